@@ -1,0 +1,152 @@
+"""Bytes from a plain, gzip, bzip2 or zip file, told apart by their content, not their name."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from bayesmf.errors import DataError
+
+GZIP, BZIP2, ZIP, PARQUET = b"\x1f\x8b", b"BZh", b"PK\x03\x04", b"PAR1"
+HEAD = 1 << 16
+DAMAGE = (
+    zlib.error,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    NotImplementedError,  # a method of compression or a version of zip that never was
+    UnicodeDecodeError,  # in the names inside a zip
+)
+TABLES = (".csv", ".tsv", ".dat", ".txt", ".data", ".parquet", ".inter")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, or one inside an archive, that can be opened again and again."""
+
+    name: str  # for messages
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+    path: Path | None  # where it lies as it is, if nothing needs unpacking
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[IO[bytes]]:
+        """Open it, and turn what damaged archives raise into one sentence."""
+        try:
+            with self.open() as stream:
+                yield stream
+        except EOFError:
+            raise DataError(
+                f"{self.name}: the compressed data is cut short; fetch or copy the file again"
+            ) from None
+        except DAMAGE as error:
+            raise DataError(
+                f"{self.name}: the compressed data is damaged ({error}); fetch the file again"
+            ) from None
+        except PermissionError:
+            raise DataError(f"{self.name}: no permission to read it; change its mode") from None
+        except OSError as error:  # bz2 reports damage as a plain OSError
+            raise DataError(f"{self.name}: cannot be read ({error}); check the file") from None
+
+    def head(self) -> bytes:
+        """The first bytes, enough to recognise a format."""
+        with self.reading() as stream:
+            return stream.read(HEAD)
+
+
+def open_source(path: Path, member: str | None = None) -> Source:
+    """Find the table at ``path``, through gzip, bzip2 and zip."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the ratings file inside it")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; check the path")
+
+    def plain() -> IO[bytes]:
+        return path.open("rb")
+
+    source = Source(str(path), plain, path)
+    for _ in range(3):  # a .csv.gz in a .zip, and no deeper
+        magic = source.head()[:4]
+        if magic.startswith(ZIP):
+            source, member = _inside_zip(source, member), None
+        elif magic.startswith(GZIP):
+            source = _unpacked(source, gzip.open)
+        elif magic.startswith(BZIP2):
+            source = _unpacked(source, bz2.open)
+    if member is not None:
+        raise DataError(f"{path} is not a zip archive, so it has no member {member!r}")
+    return source
+
+
+def _unpacked(source: Source, opener: Callable[..., Any]) -> Source:
+    @contextlib.contextmanager
+    def unpack() -> Iterator[IO[bytes]]:
+        with source.open() as packed, opener(packed, "rb") as stream:
+            yield stream
+
+    return Source(source.name, unpack, None)
+
+
+def _inside_zip(source: Source, member: str | None) -> Source:
+    with source.reading() as stream, zipfile.ZipFile(stream) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+    names = [name for name in entries if name and not name.endswith("/")]
+    if member is None:
+        member = _choose(source.name, names)
+    elif member not in names:
+        raise DataError(f"{source.name}: no member {member!r}; it holds {_listed(names)}")
+    if entries[member].flag_bits & 1:
+        raise DataError(f"{source.name}: {member!r} is encrypted; unpack it first")
+
+    @contextlib.contextmanager
+    def unpack() -> Iterator[IO[bytes]]:
+        with (
+            source.open() as packed,
+            zipfile.ZipFile(packed) as archive,
+            archive.open(member) as stream,
+        ):
+            yield stream
+
+    return Source(f"{source.name}/{member}", unpack, None)
+
+
+def _choose(name: str, names: list[str]) -> str:
+    """The one member that can be the ratings: called so, or the only table."""
+    paths = [PurePosixPath(n) for n in names if not n.startswith("__MACOSX/")]
+    tables = [p for p in paths if not p.name.startswith(".") and _is_table(p)]
+    called = [p for p in tables if p.name.split(".")[0].casefold() == "ratings"]
+    candidates = called or tables
+    if len(candidates) == 1:
+        return str(candidates[0])
+    if not candidates:
+        raise DataError(f"{name}: holds no table of ratings, only {_listed(names)}")
+    listed = _listed([str(p) for p in candidates])
+    raise DataError(
+        f"{name}: several members could be the ratings: {listed}; choose with --member NAME "
+        "(member= in Python)"
+    )
+
+
+def _is_table(path: PurePosixPath) -> bool:
+    suffixes = [s.casefold() for s in path.suffixes]
+    if suffixes and suffixes[-1] in (".gz", ".bz2"):
+        suffixes.pop()
+    return bool(suffixes) and suffixes[-1] in TABLES
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:6])
+    return shown + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
+
+
+def in_memory(source: Source) -> io.BytesIO:
+    """The whole content, for formats that must seek."""
+    with source.reading() as stream:
+        return io.BytesIO(stream.read())

@@ -1,0 +1,416 @@
+"""Ratings: the one object that every model, split and metric takes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bayesmf.data import columns as cols
+from bayesmf.data.columns import Columns
+from bayesmf.data.ids import Ids, Place, encode
+from bayesmf.data.scale import Scale
+from bayesmf.errors import DataError
+
+Duplicates = Literal["error", "last", "mean"]
+IdKind = Literal["auto", "text"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The observations of one side, row after row: those of row i are starts[i]:starts[i + 1].
+
+    Within a row the other side's index ascends.
+    """
+
+    starts: NDArray[np.int64]
+    index: NDArray[np.int32]
+    values: NDArray[Any]  # int8, float32 or float64: the smallest that holds all of them exactly
+    times: NDArray[Any] | None = None  # seconds since 1970
+
+    def __post_init__(self) -> None:
+        for array in (self.starts, self.index, self.values, self.times):
+            if array is not None:
+                array.setflags(write=False)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of observations of each row."""
+        return np.diff(self.starts)
+
+    @property
+    def row_index(self) -> NDArray[np.int32]:
+        """The row of each observation."""
+        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        arrays = (self.starts, self.index, self.values, self.times)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Who rated what, and how: immutable, stored by user and by item.
+
+    Observation k is the k-th of ``by_user``: users ascend, and items within a user. Every
+    mask or position over the observations, here and in the splits, follows that order.
+    """
+
+    users: Ids
+    items: Ids
+    by_user: Rows
+    by_item: Rows
+    scale: Scale
+    name: str = ""  # of the data set it was loaded from; not part of what makes two equal
+
+    @classmethod
+    def from_triplets(
+        cls,
+        *,
+        users: Any,
+        items: Any,
+        ratings: Any,
+        times: Any = None,
+        scale: Any = None,
+        duplicates: Duplicates = "error",
+    ) -> Ratings:
+        """Parallel arrays or lists: entry k of each makes one observation."""
+        table = cols.from_triplets(users, items, ratings, times)
+        return cls.from_columns(table, scale=scale, duplicates=duplicates)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        user: str | int | None = None,
+        item: str | int | None = None,
+        rating: str | int | None = None,
+        time: str | int | None = None,
+        scale: Any = None,
+        duplicates: Duplicates = "error",
+    ) -> Ratings:
+        """A pandas, polars or pyarrow table; columns not named are recognised by their names."""
+        table = cols.from_frame(frame, {"user": user, "item": item, "rating": rating, "time": time})
+        return cls.from_columns(table, scale=scale, duplicates=duplicates)
+
+    @classmethod
+    def from_sparse(
+        cls,
+        matrix: Any,
+        *,
+        users: Literal["rows", "columns"],
+        user_ids: Any = None,
+        item_ids: Any = None,
+        scale: Any = None,
+        duplicates: Duplicates = "error",
+    ) -> Ratings:
+        """A scipy sparse matrix of which ``users`` says the users' axis.
+
+        Every stored entry is a rating, explicit zeros too. Rows and columns without any entry
+        are left out. Without ids of their own, users and items are called by their position.
+        """
+        table = cols.from_sparse(matrix, users, user_ids, item_ids)
+        return cls.from_columns(table, scale=scale, duplicates=duplicates)
+
+    @classmethod
+    def from_columns(
+        cls,
+        table: Columns,
+        *,
+        scale: Any = None,
+        duplicates: Duplicates = "error",
+        user_ids: IdKind = "auto",
+        item_ids: IdKind = "auto",
+        name: str = "",
+    ) -> Ratings:
+        """Check the columns of any source and index them; the way in for all of them."""
+        if duplicates not in ("error", "last", "mean"):
+            raise DataError(f"duplicates={duplicates!r}: say 'error', 'last' or 'mean'")
+        if len(table.rating) == 0:
+            raise DataError("there are no ratings; give at least one")
+        declared = None if scale is None else Scale.of(scale)
+        place, untyped = table.place, table.untyped
+        user_column, item_column, column, time = table.user, table.item, table.rating, table.time
+        del table  # each column is let go as soon as it is encoded: they are the peak of memory
+        users, user = encode(user_column, "user", place, untyped, user_ids == "text")
+        del user_column
+        items, item = encode(item_column, "item", place, untyped, item_ids == "text")
+        del item_column
+        values = _check_values(column, place, declared)
+        times = None if time is None else _check_times(time, place)
+        del column, time
+        pa.default_memory_pool().release_unused()
+        order = _sort(user, item, len(users), len(items))
+        user, item = user[order], item[order]
+        again = np.flatnonzero((user[1:] == user[:-1]) & (item[1:] == item[:-1])) + 1
+        if again.size:
+            if duplicates == "error":
+                k = again[np.argmin(order[again])]
+                raise DataError(
+                    f"{place(int(order[k]))}: user {users.values.item(user[k])!r} rated item "
+                    f"{items.values.item(item[k])!r} before ({place(int(order[k - 1]))}); keep one "
+                    "with --duplicates last or mean (duplicates= in Python)"
+                )
+            values, times, order, keep = _merge(values, times, order, again, duplicates)
+            user, item = user[keep], item[keep]
+        values = compact(values)[order]
+        if times is not None:
+            times = _compact_times(times)[order]
+        if declared is None:
+            declared = Scale.inferred(pc.unique(pa.array(values)).to_numpy().astype(float))
+        return cls.from_sorted(users, items, user, item, values, times, declared, name)
+
+    @classmethod
+    def from_sorted(
+        cls,
+        users: Ids,
+        items: Ids,
+        user: NDArray[np.int32],
+        item: NDArray[np.int32],
+        values: NDArray[Any],
+        times: NDArray[Any] | None,
+        scale: Scale,
+        name: str = "",
+    ) -> Ratings:
+        """Index observations that are valid, distinct and sorted by user, then item."""
+        starts = np.zeros(len(users) + 1, np.int64)
+        np.cumsum(np.bincount(user, minlength=len(users)), out=starts[1:])
+        by_user = Rows(starts, item, values, times)
+        item_starts, order = _group(item, len(items))
+        by_item = Rows(item_starts, user[order], values[order],
+                       None if times is None else times[order])  # fmt: skip
+        return cls(users, items, by_user, by_item, scale, name)
+
+    @property
+    def n_users(self) -> int:
+        """Number of users, those without a rating here included."""
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, those without a rating here included."""
+        return len(self.items)
+
+    def __len__(self) -> int:
+        return len(self.by_user.values)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The ratings, in the order of the observations."""
+        return self.by_user.values
+
+    @property
+    def mean(self) -> float:
+        """The mean rating."""
+        return float(self.values.mean(dtype=np.float64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the observations (ids not counted)."""
+        return self.by_user.nbytes + self.by_item.nbytes
+
+    @property
+    def T(self) -> Ratings:
+        """The transposed ratings, in which an item is a user; shares all arrays."""
+        return Ratings(self.items, self.users, self.by_item, self.by_user, self.scale, self.name)
+
+    def __repr__(self) -> str:
+        return (
+            f"Ratings({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, "
+            f"scale {self.scale})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ratings):
+            return NotImplemented
+        mine, theirs = self.by_user, other.by_user
+        return (
+            (self.users, self.items, self.scale) == (other.users, other.items, other.scale)
+            and np.array_equal(mine.starts, theirs.starts)
+            and np.array_equal(mine.index, theirs.index)
+            and np.array_equal(mine.values, theirs.values)
+            and _same(mine.times, theirs.times)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, keep: NDArray[Any]) -> Ratings:
+        """The observations under a mask or at ascending positions; ids and scale stay."""
+        rows = self.by_user
+        times = None if rows.times is None else rows.times[keep]
+        return Ratings.from_sorted(
+            self.users, self.items, rows.row_index[keep], rows.index[keep], rows.values[keep],
+            times, self.scale, self.name,
+        )  # fmt: skip
+
+    def drop_unused(self) -> Ratings:
+        """Without the users and items that have no rating here."""
+        users, items = self.by_user.counts > 0, self.by_item.counts > 0
+        if users.all() and items.all():
+            return self
+        new_user = np.cumsum(users, dtype=np.int32) - np.int32(1)
+        new_item = np.cumsum(items, dtype=np.int32) - np.int32(1)
+        rows = self.by_user
+        return Ratings.from_sorted(
+            self.users.take(users), self.items.take(items), new_user[rows.row_index],
+            new_item[rows.index], rows.values, rows.times, self.scale, self.name,
+        )  # fmt: skip
+
+    def to_arrow(self) -> pa.Table:
+        """A table with columns user, item, rating and, if known, time; one row an observation."""
+        rows = self.by_user
+        table = {
+            "user": pa.array(self.users.values).take(pa.array(rows.row_index)),
+            "item": pa.array(self.items.values).take(pa.array(rows.index)),
+            "rating": pa.array(rows.values),
+        }
+        if rows.times is not None:
+            table["time"] = pa.array(rows.times)
+        return pa.table(table)
+
+    def to_sparse(self) -> Any:
+        """A scipy csr array, users x items."""
+        from scipy import sparse
+
+        rows = self.by_user
+        shape = (self.n_users, self.n_items)
+        return sparse.csr_array((rows.values, rows.index, rows.starts), shape=shape)
+
+    def fingerprint(self) -> str:
+        """A sha256 of ids, observations and scale: equal ratings have equal fingerprints."""
+        digest = hashlib.sha256(repr(self.scale).encode())
+        for ids in (self.users, self.items):
+            digest.update(ids.kind.encode())
+            text = ids.kind == "text"
+            digest.update("\0".join(ids.values).encode() if text else ids.values.tobytes())
+        rows = self.by_user
+        # Compact types depend on the other ratings of the input, so widen them, block by block.
+        arrays: list[tuple[NDArray[Any], Any]] = [
+            (rows.starts, np.int64), (rows.index, np.int32), (rows.values, np.float64),
+        ]  # fmt: skip
+        if rows.times is not None:
+            arrays.append((rows.times, np.int64))
+        for array, wide in arrays:
+            digest.update(b"|")
+            for start in range(0, len(array), 1 << 20):
+                digest.update(array[start : start + (1 << 20)].astype(wide).data)
+        return digest.hexdigest()
+
+
+def _same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)
+
+
+def _group(codes: NDArray[np.int32], n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Row starts, and the stable order that groups the positions by code.
+
+    A counting sort in compiled code: the csc matrix whose column k holds one entry in row
+    codes[k] becomes, as csr, the list of columns of each row.
+    """
+    from scipy import sparse
+
+    size = len(codes)
+    index = np.int32 if size < np.iinfo(np.int32).max else np.int64
+    pointers = np.arange(size + 1, dtype=index)
+    ones = np.ones(size, np.int8)
+    grouped = sparse.csc_array((ones, codes, pointers), shape=(n, size)).tocsr()
+    return grouped.indptr.astype(np.int64), grouped.indices
+
+
+def _sort(
+    user: NDArray[np.int32], item: NDArray[np.int32], n_users: int, n_items: int
+) -> NDArray[np.int32]:
+    """The stable order by user, then item."""
+    by_item = _group(item, n_items)[1]
+    return by_item[_group(user[by_item], n_users)[1]]
+
+
+def _merge(
+    values: NDArray[Any],
+    times: NDArray[Any] | None,
+    order: NDArray[np.int32],
+    again: NDArray[np.int64],
+    how: Duplicates,
+) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32], NDArray[np.bool_]]:
+    """One observation of each pair: the last in the input, with the mean value if asked for."""
+    first = np.ones(len(order), bool)
+    first[again] = False
+    last = np.append(first[1:], True)
+    if how == "mean":
+        start = np.flatnonzero(first)
+        size = np.diff(np.append(start, len(order)))
+        values = values.copy()
+        values[order[last]] = np.add.reduceat(values[order], start) / size
+    return values, times, order[last], last
+
+
+def _check_values(
+    column: pa.ChunkedArray, place: Place, declared: Scale | None
+) -> NDArray[np.float64]:
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+            or pa.types.is_decimal(column.type)):  # fmt: skip
+        row = 0
+        raise DataError(
+            f"{place(row)}: the rating {column[row].as_py()!r} is {column.type}, not a number; "
+            "convert the column first"
+        )
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise DataError(f"{place(row)}: the rating is missing; leave out pairs without a rating")
+    values: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise DataError(
+            f"{place(row)}: the rating is {values[row]}; leave out the row or give a finite number"
+        )
+    if declared is not None:
+        held = declared.holds(values)
+        if not held.all():
+            row = int(np.argmin(held))
+            raise DataError(
+                f"{place(row)}: the rating {values[row]:g} is not on the scale {declared}; "
+                "correct it or declare another --scale (scale= in Python)"
+            )
+    return values
+
+
+def _check_times(column: pa.ChunkedArray, place: Place) -> NDArray[np.int64]:
+    remedy = "correct it, or ignore times with --time-col none (time='none' in Python)"
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise DataError(f"{place(row)}: the time is missing; {remedy}")
+    try:
+        if pa.types.is_temporal(column.type):
+            column = column.cast(pa.timestamp("s"), safe=False)
+        times: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(
+            f"{place(0)}: the time {column[0].as_py()!r} is {column.type}, not whole seconds since "
+            f"1970 or a date; {remedy}"
+        ) from None
+    return times
+
+
+def compact(values: NDArray[np.float64]) -> NDArray[Any]:
+    """The smallest of int8, float32 and float64 that holds every value exactly."""
+    whole = (values == np.round(values)).all() and values.min() >= -128 and values.max() <= 127
+    if whole:
+        return values.astype(np.int8)
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return single if np.array_equal(single, values) else values
+
+
+def _compact_times(times: NDArray[np.int64]) -> NDArray[Any]:
+    bounds = np.iinfo(np.int32)
+    fits = times.min() >= bounds.min and times.max() <= bounds.max
+    return times.astype(np.int32) if fits else times

@@ -1,0 +1,223 @@
+"""Ways to cut ratings into training and test, each a pure function of (ratings, seed).
+
+The random numbers belong to observations in their canonical order (by user id, then item id),
+so the order of the rows in a file plays no part.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+
+Mask = NDArray[np.bool_]
+PAPER_MIN_ITEM_RATINGS = {"epinions": 1}  # elsewhere 3, as for MovieLens
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test ratings under one id map; ``train, test = split`` takes it apart."""
+
+    train: Ratings
+    test: Ratings
+    protocol: str
+    seed: int | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    given: Ratings | None = None
+    """Cold start only: the few ratings that are known of the users held out of training."""
+
+    def __iter__(self) -> Iterator[Ratings]:
+        return iter((self.train, self.test))
+
+    def describe(self) -> dict[str, Any]:
+        """What split.json says: protocol, seed, counts and coverage."""
+        train, test = self.train, self.test
+        unseen_users = (test.by_user.counts > 0) & (train.by_user.counts == 0)
+        unseen_items = (test.by_item.counts > 0) & (train.by_item.counts == 0)
+        given = {} if self.given is None else {"given": len(self.given)}
+        return {
+            "protocol": self.protocol,
+            "seed": self.seed,
+            "options": dict(self.options),
+            "users": train.n_users,
+            "items": train.n_items,
+            "train": len(train),
+            **given,
+            "test": len(test),
+            "train_share": round(len(train) / (len(train) + len(test)), 6),
+            "test_users_not_in_train": int(unseen_users.sum()),
+            "test_items_not_in_train": int(unseen_items.sum()),
+            "train_sha256": train.fingerprint(),
+            "test_sha256": test.fingerprint(),
+        }
+
+
+def paper(
+    ratings: Ratings,
+    seed: int = 0,
+    test_fraction: float = 0.3,
+    min_item_ratings: int | None = None,
+) -> Split:
+    """The paper's protocol: rare items dropped, 70/30 by rating, everyone in training.
+
+    Every observation gets a random key. The one with the smallest key of each user and of each
+    item goes to training; the rest of training are the smallest keys among the others. Items
+    rated fewer than ``min_item_ratings`` times are dropped first: 1 for the data set epinions
+    and 3 for all others, unless given.
+    """
+    if min_item_ratings is None:
+        min_item_ratings = PAPER_MIN_ITEM_RATINGS.get(ratings.name, 3)
+    _check_fraction(test_fraction)
+    kept = ratings.select(ratings.by_item.counts[ratings.by_user.index] >= min_item_ratings)
+    kept = kept.drop_unused()
+    if not len(kept):
+        raise DataError(
+            f"no item has {min_item_ratings} ratings; lower --min-item-ratings "
+            "(min_item_ratings= in Python)"
+        )
+    keys = _keys(seed, len(kept))
+    first = np.full(kept.n_items, np.iinfo(np.uint64).max)
+    np.minimum.at(first, kept.by_user.index, keys)
+    train = keys == first[kept.by_user.index]
+    train |= keys == np.repeat(np.minimum.reduceat(keys, kept.by_user.starts[:-1]),
+                               kept.by_user.counts)  # fmt: skip
+    wanted = round((1 - test_fraction) * len(kept)) - int(train.sum())
+    if wanted > 0:
+        others = np.flatnonzero(~train)
+        train[others[np.argsort(keys[others], kind="stable")[:wanted]]] = True
+    options = {"test_fraction": test_fraction, "min_item_ratings": min_item_ratings}
+    return _cut(kept, train, "paper", seed, options)
+
+
+def random(ratings: Ratings, seed: int = 0, test_fraction: float = 0.3) -> Split:
+    """A plain random part of the ratings as test; a user may have none in training."""
+    _check_fraction(test_fraction)
+    kept = ratings.drop_unused()
+    rank = _ranks(_keys(seed, len(kept)))
+    train = rank < round((1 - test_fraction) * len(kept))
+    return _cut(kept, train, "random", seed, {"test_fraction": test_fraction})
+
+
+def kfold(ratings: Ratings, seed: int = 0, folds: int = 5) -> list[Split]:
+    """As many splits as folds; each rating is in the test of exactly one."""
+    kept = ratings.drop_unused()
+    if not 2 <= folds <= len(kept):
+        raise DataError(f"{folds} folds of {len(kept)} ratings; choose between 2 and {len(kept)}")
+    fold = _ranks(_keys(seed, len(kept))) % folds
+    return [_cut(kept, fold != k, "kfold", seed, {"folds": folds, "fold": k + 1})
+            for k in range(folds)]  # fmt: skip
+
+
+def cold_start(
+    ratings: Ratings, seed: int = 0, user_fraction: float = 0.1, given: int = 5
+) -> Split:
+    """Users held out of training: ``given`` ratings of each are known, the rest are the test.
+
+    Only users with more than ``given`` ratings are held out; the fraction is of those.
+    """
+    _check_fraction(user_fraction, "user_fraction")
+    if given < 0:
+        raise DataError(f"given={given}: give 0 or more ratings")
+    kept = ratings.drop_unused()
+    able = np.flatnonzero(kept.by_user.counts > given)
+    chosen = able[_ranks(_keys(seed, len(able))) < round(user_fraction * len(able))]
+    if not len(chosen):
+        raise DataError(
+            f"no user to hold out: {len(able)} have more than {given} ratings; "
+            "raise --user-fraction or lower --given"
+        )
+    held = np.zeros(kept.n_users, bool)
+    held[chosen] = True
+    user = kept.by_user.row_index
+    known = held[user] & (_rank_within_user(kept, _keys(seed, len(kept), stream=1)) < given)
+    options = {"user_fraction": user_fraction, "given": given}
+    return Split(
+        kept.select(~held[user]), kept.select(held[user] & ~known), "cold-start", seed, options,
+        kept.select(known),
+    )  # fmt: skip
+
+
+def by_time(ratings: Ratings, test_fraction: float = 0.3, per_user: bool = False) -> Split:
+    """The latest ratings as test: of all together, or of each user."""
+    _check_fraction(test_fraction)
+    kept = ratings.drop_unused()
+    times = kept.by_user.times
+    if times is None:
+        raise DataError("a split by time needs times; name their column with --time-col NAME")
+    if per_user:
+        early = np.maximum(np.round((1 - test_fraction) * kept.by_user.counts), 1)
+        train = _rank_within_user(kept, times) < early[kept.by_user.row_index]
+    else:
+        train = np.zeros(len(kept), bool)
+        train[np.argsort(times, kind="stable")[: round((1 - test_fraction) * len(kept))]] = True
+    options = {"test_fraction": test_fraction, "per_user": per_user}
+    return _cut(kept, train, "time", None, options)
+
+
+Protocol = Literal["paper", "random", "cold-start", "time"]
+PROTOCOLS: Mapping[str, Callable[..., Split]] = {
+    "paper": paper,
+    "random": random,
+    "cold-start": cold_start,
+    "time": by_time,
+}
+
+
+def options_of(protocol: str) -> set[str]:
+    """The options that a protocol knows."""
+    function: Callable[..., Any] = kfold if protocol == "kfold" else PROTOCOLS[protocol]
+    return set(inspect.signature(function).parameters) - {"ratings", "seed"}
+
+
+def split(ratings: Ratings, protocol: Protocol = "paper", seed: int = 0, **options: Any) -> Split:
+    """Cut ratings into training and test by a protocol's name; ``kfold`` has its own function."""
+    if protocol not in PROTOCOLS:
+        raise DataError(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
+    if protocol != "time":
+        options["seed"] = seed
+    return PROTOCOLS[protocol](ratings, **options)
+
+
+def _cut(kept: Ratings, train: Mask, protocol: str, seed: int | None, options: Any) -> Split:
+    if train.all() or not train.any():
+        raise DataError(
+            f"{len(kept)} ratings are too few for this split: one part would be empty; "
+            "change the fraction"
+        )
+    return Split(kept.select(train), kept.select(~train), protocol, seed, options)
+
+
+def _check_fraction(fraction: float, name: str = "test_fraction") -> None:
+    if not 0 < fraction < 1:
+        raise DataError(f"{name}={fraction}: choose a fraction between 0 and 1")
+
+
+def _keys(seed: int, size: int, stream: int = 0) -> NDArray[np.uint64]:
+    """One random 64-bit key per position.
+
+    Raw Philox output, whose stream is fixed for good, unlike that of shuffles and permutations.
+    """
+    if not 0 <= seed < 2**64:
+        raise DataError(f"seed {seed}: choose a whole number from 0 to 2^64 - 1")
+    return np.random.Philox(key=seed + (stream << 64)).random_raw(size)
+
+
+def _ranks(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+    return ranks
+
+
+def _rank_within_user(ratings: Ratings, keys: NDArray[Any]) -> NDArray[np.int64]:
+    """How many ratings of the same user have a smaller key, ties counted in order."""
+    user = ratings.by_user.row_index
+    ranks = np.empty(len(ratings), np.int64)
+    ranks[np.lexsort((keys, user))] = np.arange(len(ratings)) - ratings.by_user.starts[user]
+    return ranks

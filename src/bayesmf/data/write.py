@@ -1,0 +1,44 @@
+"""Ratings to files that any tool can read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+
+from bayesmf.atomic import whole_file
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+
+FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+
+
+def write(ratings: Ratings, path: str | Path) -> None:
+    """Write columns user, item, rating (and time) as csv, tsv or parquet, by the path's ending."""
+    path = Path(path)
+    ending = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    if ending not in FORMATS:
+        raise DataError(f"{path}: cannot tell the format; end the name in {', '.join(FORMATS)}")
+    table = ratings.to_arrow()
+    with whole_file(path) as temporary:
+        if ending == ".parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(table, temporary)
+            return
+        from pyarrow import csv
+
+        # A float32 has fewer digits than the float64 it is read back as.
+        if table["rating"].type == pa.float32():
+            wide = table["rating"].cast(pa.float64())
+            table = table.set_column(2, "rating", wide)
+        options = csv.WriteOptions(
+            delimiter="\t" if ".tsv" in ending else ",", quoting_style="needed"
+        )
+        if ending.endswith(".gz"):
+            # No name and no time inside, so that equal ratings make equal files.
+            with open(temporary, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+                csv.write_csv(table, packed, write_options=options)
+        else:
+            csv.write_csv(table, temporary, write_options=options)
