@@ -41,7 +41,13 @@ CASES = [
          "name it with --rating-col NAME (rating=NAME in Python)"),
     Case("ambiguous columns", b"user,movie_id,asin,rating\n1,10,7,4\n",
          "ratings.csv, line 1: 'movie_id' and 'asin' could both be the item; choose with "
-         "--item-col NAME (item=NAME in Python)"),
+         "--item-col NAME or its number (item= in Python)"),
+    Case("two columns of one name", b"user,user,item,rating\n1,2,3,4\n",
+         "ratings.csv, line 1: 'user' and 'user' could both be the user; choose with --user-col "
+         "NAME or its number (user= in Python)"),
+    Case("one column for two roles", GOOD,
+         "ratings.csv, line 1: column 'user' cannot be both the item and another; name different "
+         "columns", options={"user": "user", "item": "user"}),
     Case("named column absent", GOOD,
          "ratings.csv, line 1: no column 'stars' for the rating; the columns are 'user', 'item', "
          "'rating'", options={"rating": "stars"}),
@@ -104,12 +110,28 @@ CASES = [
          "ratings.parquet: not a readable parquet file (Parquet magic bytes not found in footer. "
          "Either the file is corrupted or this is not a parquet file.); write it again",
          "ratings.parquet"),
+    Case("quote that is never closed", b'user,item,rating,title\n1,2,3,a\n2,2,4,"b\n3,2,5,c\n',
+         "ratings.csv, line 3: a quote opens here and is never closed; close it, or double it if "
+         "it belongs to the text"),
+    Case("line without an end", b"1,2,3\n" + b"x" * (1 << 22) + b",2,3\n",
+         "ratings.csv: a line is longer than 1 MB; give one rating a line"),
+    Case("two encodings in one file", "user,item,rating\n\u00e9,1,4\n".encode() + b"\xe9,2,4\n",
+         "ratings.csv, line 3: the line is not UTF-8 but others are; save the whole file as UTF-8"),
+    Case("blanks after commas, and quotes", b'user, item, rating\n1, "a,b", 3\n',
+         "ratings.csv, line 2: '1, \"a,b\", 3' has 4 fields where the first line has 3; correct "
+         "the line (fields are separated by comma)"),
     Case("ragged row", GOOD + b"3,12\n",
          "ratings.csv, line 5: '3,12' has 2 fields where the first line has 3; correct the line "
          "(fields are separated by comma)"),
     Case("time that is none", b"1\t10\t4\t881250949\n1\t11\t4\tlater\n",
          "u.data, line 2: the time 'later' is not whole seconds like the first; correct it, or "
          "ignore times with --time-col none (time='none' in Python)", "u.data"),
+    Case("date that is none", b"user,item,rating,date\n1,1,4,2020-01-01\n1,2,4,soon\n",
+         "ratings.csv, line 3: the time 'soon' is neither whole seconds since 1970 nor a date like "
+         "the others; correct it, or ignore times with --time-col none (time='none' in Python)"),
+    Case("time out of bounds", b"1,1,4,5\n1,2,4,99999999999999999999\n",
+         "ratings.csv, line 2: the time '99999999999999999999' is not whole seconds like the "
+         "first; correct it, or ignore times with --time-col none (time='none' in Python)"),
     Case("id with a NUL character", b"".join(b"%d,1,4\n" % k for k in range(20000)) + b"x\0,1,4\n",
          "ratings.csv, line 20001: the user id 'x\\x00' holds a NUL character; remove it",
          options={"ids": "text"}),

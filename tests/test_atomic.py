@@ -36,10 +36,10 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with whole_folder(path) as made:
         (made / "one").write_text("1")
-    with pytest.raises(RuntimeError), whole_folder(path, overwrite=True) as made:
+    with pytest.raises(RuntimeError), whole_folder(path, lambda folder: True) as made:
         raise RuntimeError
     assert (path / "one").read_text() == "1"
-    with whole_folder(path, overwrite=True) as made:
+    with whole_folder(path, lambda folder: True) as made:
         (made / "two").write_text("2")
     assert [file.name for file in path.iterdir()] == ["two"]
     assert list(tmp_path.iterdir()) == [path]

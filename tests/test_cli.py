@@ -44,6 +44,11 @@ def test_describe_as_json(tmp_path):
     ]
     assert facts["times"] == {"first": 0, "last": 5 * 86400}
     assert "1970-01-01 to 1970-01-06" in run("data", "describe", tmp_path / "r.csv")
+    (tmp_path / "ms.csv").write_text("1,2,3,1500000000000\n")
+    assert "2017-07-14 to 2017-07-14" in run("data", "describe", tmp_path / "ms.csv")
+    (tmp_path / "[").mkdir()
+    (tmp_path / "[/odd].csv").write_text("1,2,3,9000000000000000000\n")
+    assert "9000000000000000000" in run("data", "describe", tmp_path / "[/odd].csv")
 
 
 def test_list_names_all_data_sets():
@@ -85,6 +90,8 @@ def test_split_by_every_protocol(tmp_path):
     wrong = run("split", timed, "--folds", 3, "--out", tmp_path / "x", code=2)
     assert "--folds has no meaning with --protocol paper" in wrong
     assert not (tmp_path / "x").exists()
+    wrong = run("split", timed, "--protocol", "time", "--seed", 3, "--out", tmp_path / "x", code=2)
+    assert "--seed has no meaning with --protocol time" in wrong
 
 
 def test_options_of_reading_reach_the_reader(tmp_path):

@@ -53,6 +53,9 @@ def test_the_table_of_bad_input_in_the_docs_is_what_users_see():
         ("1\t10\t4\t100\n1\t11\t5\t200\n2\t10\t3\t300\n", TIMED),
         ("1 10 4\n1 11 5\n2 10 3\n", PLAIN),
         ("  1   10 4 \n1 11   5\r\n2 10 3\n", PLAIN),
+        ("1, 10, 4\n1, 11, 5\n 2, 10,3\n", PLAIN),
+        ("  \n1,10,4\n1,11,5\n2,10,3\n", PLAIN),
+        ('user,item,"rat\ning"\n1,10,4\n1,11,5\n2,10,3\n', None),
         ("1;10;4\n1;11;5\n2;10;3\n", PLAIN),
         ("1|10|4.0|100\n1|11|5.0|200\n2|10|3.0|300\n", TIMED),
         ("rating,title,User-ID,ISBN\n4,a b,1,10\n5,c,1,11\n3,d,2,10\n", PLAIN),
@@ -69,7 +72,7 @@ def test_the_table_of_bad_input_in_the_docs_is_what_users_see():
     ],
 )
 def test_layouts(put, content, expected):
-    assert load(put(content)) == expected
+    assert load(put(content), **({} if expected else {"rating": 3})) == (expected or PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,50 @@ def test_columns_and_separators_can_be_given(put, content, options, expected):
     )
 
 
+def test_quotes_escaped_by_backslashes(put):
+    text = b'"User-ID";"ISBN";"Book-Rating"\n"1";"34\\"55";"3"\n"2";"b\xe9\\\\";"4"\n'
+    assert list(load(put(text)).items) == ['34"55', "b\xe9\\"]
+    late = [b"user,item,rating", *(b'%d,"x",3' % k for k in range(200_000)), b'"9","a\\"b",4']
+    assert list(load(put(b"\n".join(late)), ids="text").items) == ['a"b', "x"]
+    assert list(load(put(b'user,item,rating\n1,"a\\",3\n2,"b",3\n')).items) == ["a\\", "b"]
+
+
+def test_large_files_are_cut_between_records(put):
+    """Over a megabyte of every layout, so that blocks end anywhere."""
+    n = 150_000
+    users, items = [k % 997 for k in range(n)], [k // 997 for k in range(n)]
+    expected = Ratings.from_triplets(
+        users=users, items=items, ratings=[1 + k % 5 for k in range(n)]
+    )
+    rows = [(str(u), str(i), str(1 + k % 5)) for k, (u, i) in
+            enumerate(zip(users, items, strict=True))]  # fmt: skip
+    for separator in ("::", "\t", " ", "   "):
+        text = "\n".join(separator.join(row) for row in rows)
+        assert load(put(text)) == expected
+    quoted = "user,note,item,rating\n" + "\n".join(
+        f'{u},"a\nb, ""c"" {k}",{i},{1 + k % 5}' for k, (u, i) in
+        enumerate(zip(users, items, strict=True)))  # fmt: skip
+    assert len(quoted) > 1 << 20
+    assert load(put(quoted)) == expected
+
+
+def test_names_of_columns_may_be_any_text(put):
+    text = "usu\u00e1rio,item,rating\n1,10,4\n1,11,5\n2,10,3\n"
+    assert load(put(text), user="usu\u00e1rio") == PLAIN
+    assert load(put(text.encode("latin-1")), user="usu\u00e1rio") == PLAIN
+
+
+@pytest.mark.parametrize("name", ["plain.gz", "plain.zst", "plain.bz2", "a[bold].csv"])
+def test_a_files_name_means_nothing(put, name):
+    path = put("1,10,4\n1,11,5\n2,10,3\n", name)
+    assert load(path) == PLAIN
+
+
+def test_separators_as_typed_in_a_shell(put):
+    assert load(put("1\t10\t4\n1\t11\t5\n2\t10\t3\n"), separator="\\t") == PLAIN
+    assert load(put("1\u00e910\u00e94\n".encode()), separator="\u00e9").n_users == 1
+
+
 def test_a_header_can_be_denied(put):
     with pytest.raises(DataError, match="line 1: the rating 'z' is not a number"):
         load(put("x,y,z\n"), header=False)
@@ -110,6 +157,8 @@ def test_archives_are_known_by_their_content(put):
 
     movielens = zipped(ml__README=b"", ml__movies_dat=b"1::a::b\n", ml__ratings_dat=text)
     assert load(put(movielens, "ml.zip")) == PLAIN
+    mac = zipped(**{"__MACOSX__._ratings_csv": b"x", ".__ratings_csv": b"1,10,4\n1,11,5\n2,10,3\n"})
+    assert load(put(mac, "mac.zip")) == PLAIN
     several = put(zipped(a_csv=b"7,7,7\n", b_csv_gz=gzip.compress(b"1,10,4\n1,11,5\n2,10,3\n")))
     assert load(several, member="b.csv.gz") == PLAIN
     with pytest.raises(DataError, match="no member 'c.csv'; it holds 'a.csv', 'b.csv.gz'"):
@@ -162,6 +211,10 @@ def test_paths_that_are_no_files(tmp_path):
         load(tmp_path)
     with pytest.raises(DataError, match="ids='number'"):
         load("demo", ids="number")
+    with pytest.raises(DataError, match="demo is generated, not read"):
+        load("demo", scale="1:3")
+    with pytest.raises(DataError, match="neither a file"):
+        load("x" * 300)
 
 
 def test_a_fault_far_down_is_named_by_its_line(put):

@@ -109,6 +109,14 @@ def test_every_kind_of_frame_gives_the_same():
     assert Ratings.from_frame(categories) == expected
     dates = pd.DataFrame(columns).assign(timestamp=pd.to_datetime([7, 8, 9, 10], unit="s"))
     assert Ratings.from_frame(dates) == expected
+    unnamed = pd.DataFrame({0: USERS, 1: ITEMS, 2: VALUES})
+    assert Ratings.from_frame(unnamed, user=1, item=2, rating=3) == small()
+    aware = dates.assign(timestamp=dates["timestamp"].dt.tz_localize("UTC"))
+    assert Ratings.from_frame(aware) == expected
+    views = pa.table(columns).set_column(1, "movieId", pa.array(ITEMS, pa.string_view()))
+    assert Ratings.from_frame(views) == expected
+    nullable = pd.DataFrame(columns).astype({"userId": "Int64", "Rating": "Float64"})
+    assert Ratings.from_frame(nullable) == expected
     renamed = pl.DataFrame({"a": USERS, "b": ITEMS, "c": VALUES})
     assert Ratings.from_frame(renamed, user="a", item="b", rating="c") == small()
 
@@ -126,6 +134,12 @@ def test_frames_with_faults_are_refused():
     refused(r"row 2: the rating is missing", rating=[1.0, np.nan])
     refused(r"row 1: the rating 'good' is", rating=["good", "bad"])
     refused(r"row 1: the time 'now' is", time=["now", "then"])
+    refused("row 1: the time .* is neither whole seconds", time=pd.period_range("2020", periods=2))
+    refused("row 1: the time True is neither", time=[True, False])
+    refused("row 2: the time 2.5 is neither", time=[1.0, 2.5])
+    refused("cannot be used", user=pd.Series([1, 2**63], dtype=object))
+    with pytest.raises(DataError, match="same name"):
+        Ratings.from_frame(pd.DataFrame([[1, 1, 2, 3]], columns=["user", "user", "item", "rating"]))
     with pytest.raises(DataError, match="not a dataframe"):
         Ratings.from_frame([1, 2, 3])
 
@@ -143,6 +157,15 @@ def test_triplets_with_faults_are_refused():
     refused("the user id is empty", users=["a", " "])
     refused("does not fit in 64 signed bits", users=np.array([1, 2**63], np.uint64))
     refused("user 1 rated item 1 before", users=[1, 1], items=[1, 1])
+    refused("is not a list of values", users=1)
+    refused("cannot be used", users=[2**70, 1])
+    refused("cannot be used", users=["\ud800", "a"])
+    refused(
+        "rating 3 of the arrays: user 1 rated item 9 before \\(rating 2",
+        users=[2, 1, 1, 2],
+        items=[1, 9, 9, 1],
+        ratings=[1, 1, 1, 1],
+    )
     refused("there are no ratings", users=[], items=[], ratings=[])
     refused("duplicates='first'", duplicates="first")
     refused("not on the scale 3..5", scale=(3, 5))
@@ -160,6 +183,10 @@ def test_sparse_matrices_say_which_axis_is_users():
         Ratings.from_sparse(matrix)
     with pytest.raises(DataError, match="not a scipy sparse matrix"):
         Ratings.from_sparse(np.eye(3), users="rows")
+    wide = Ratings.from_sparse(matrix.T, users="columns", user_ids=list("wxyz"), item_ids=[7, 8])
+    assert wide == named
+    with pytest.raises(DataError, match="two users have the same id"):
+        Ratings.from_sparse(matrix, users="rows", user_ids=list("wxyy"))
     with pytest.raises(DataError, match="3 user ids for 4 users"):
         Ratings.from_sparse(matrix, users="rows", user_ids=list("wxy"))
     with pytest.raises(DataError, match="users='up'"):
@@ -252,6 +279,9 @@ def test_equality_and_fingerprint_see_every_part():
         Ratings.from_triplets(users=[4, 1, 1, 2], items=ITEMS, ratings=VALUES, times=[7, 8, 9, 10]),
         Ratings.from_triplets(users=USERS, items=ITEMS, ratings=[4, 5, 1, 3], times=[7, 8, 9, 10]),
     ]
+    glued = [Ratings.from_triplets(users=[u], items=[i], ratings=[1]).fingerprint()
+             for u, i in (("a", "xtexty"), ("atextx", "y"))]  # fmt: skip
+    assert glued[0] != glued[1]
     for other in others:
         assert base != other
         assert base.fingerprint() != other.fingerprint()

@@ -201,6 +201,15 @@ def test_content_without_a_published_archive_hash_is_checked_inside(named, tmp_p
     assert cached(tmp_path) == []
 
 
+def test_a_log_in_page_is_not_kept(named, tmp_path, monkeypatch):
+    named.content = b"<html>Please log in</html>"
+    free = replace(sources.DATASETS["ml-1m"], known_hash=None)
+    monkeypatch.setitem(sources.DATASETS, "ml-1m", free)
+    with pytest.raises(DataError, match="what arrived is not the data set"):
+        load("ml-1m")
+    assert cached(tmp_path) == []
+
+
 @pytest.mark.parametrize("form", ["file", "archive"])
 def test_the_data_folder_comes_first(named, form, tmp_path, monkeypatch):
     folder = tmp_path / "data" / "ml-1m"

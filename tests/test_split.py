@@ -73,7 +73,7 @@ def test_the_papers_split_never_changes(demo):
     assert split(demo, "paper", seed=0).train.fingerprint() == GOLDEN
 
 
-GOLDEN = "6b2d6f8034a35b81815f86e5bcab3e99e31a0588cca7a88ae19dcb9891eb2271"
+GOLDEN = "5bc55132c9307734a9ac3cbc4268bb2695ac304674952b66b5298a0f9e47981e"
 
 
 def test_beyond_the_cover_training_is_random(demo):
@@ -112,6 +112,11 @@ def test_random_and_kfold_take_each_rating_once(demo):
     folds = splits.kfold(demo, seed=3, folds=4)
     assert sum(len(fold.test) for fold in folds) == len(demo)
     assert set.union(*(pairs(fold.test) for fold in folds)) == pairs(demo)
+    for fold in folds:  # random, not every fourth: the items are as in all the ratings
+        counts = fold.test.by_item.counts / len(fold.test)
+        assert np.corrcoef(counts, demo.by_item.counts)[0, 1] > 0.9
+        assert len(np.unique(np.diff(fold.test.by_user.index[:50]))) > 5
+    assert pairs(folds[0].test) != pairs(splits.kfold(demo, seed=4, folds=4)[0].test)
     sizes = [len(fold.test) for fold in folds]
     assert max(sizes) - min(sizes) <= 1
 
@@ -181,21 +186,47 @@ def test_an_existing_folder_is_left_alone_unless_told(demo, tmp_path):
     with pytest.raises(DataError, match="exists already"):
         save_split(made, tmp_path / "out")
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(DataError, match="holds other files, which --overwrite does not delete"):
+        save_split(made, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
+    (tmp_path / "out" / "thesis.tex").unlink()
+    save_split(split(demo, "paper", seed=1), tmp_path / "out")
     save_split(made, tmp_path / "out", overwrite=True)
+    assert load_split(tmp_path / "out").train == made.train
     assert sorted(f.name for f in (tmp_path / "out").iterdir()) == [
         "split.json", "test.csv", "train.csv",
     ]  # fmt: skip
     assert [f.name for f in tmp_path.iterdir()] == ["out"]
+    (tmp_path / "file.csv").write_text("1,2,3")
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    for name in ("file.csv", "link"):
+        with pytest.raises(DataError, match="exists and is not a folder"):
+            save_split(made, tmp_path / name, overwrite=True)
+    folds = splits.kfold(demo, folds=2)
+    save_split(folds, tmp_path / "folds")
+    save_split(folds, tmp_path / "folds", overwrite=True)
 
 
 def test_a_changed_file_is_noticed(demo, tmp_path):
     save_split(split(demo, "paper"), tmp_path / "out")
     file = tmp_path / "out" / "test.csv"
-    lines = file.read_text().splitlines()
+    before = file.read_text()
+    lines = before.splitlines()
     lines[1] = lines[1][:-1] + ("1" if lines[1][-1] != "1" else "2")
     file.write_text("\n".join(lines))
-    with pytest.raises(DataError, match="not those that were saved"):
+    with pytest.raises(DataError, match="test.csv: its ratings are not those that were saved"):
         load_split(tmp_path / "out")
+    file.write_text(before)
+    for part in ("train", "given"):
+        cold = split(demo, "cold-start")
+        save_split(cold, tmp_path / part)
+        file = tmp_path / part / f"{part}.csv"
+        file.write_text("\n".join(file.read_text().splitlines()[:-1]))
+        with pytest.raises(DataError, match=f"{part}.csv: its ratings are not"):
+            load_split(tmp_path / part)
+    file.unlink()
+    with pytest.raises(DataError, match="given.csv: not a file"):
+        load_split(tmp_path / "given")
     facts = tmp_path / "out" / "split.json"
     facts.write_text(json.dumps({"protocol": "paper"}))
     with pytest.raises(DataError, match="not a split's description"):
@@ -211,8 +242,8 @@ def test_a_changed_file_is_noticed(demo, tmp_path):
         ("paper", {"min_item_ratings": 10**6}, "no item has 1000000 ratings"),
         ("paper", {"seed": -1}, "seed -1"),
         ("random", {"test_fraction": 1e-9}, "one part would be empty"),
-        ("cold-start", {"given": -1}, "given=-1"),
-        ("cold-start", {"given": 10**6}, "no user to hold out"),
+        ("cold-start", {"given": 0}, "given=0"),
+        ("cold-start", {"given": 10**6}, "no way to hold out 0 of 1500 users"),
         ("time", {}, "needs times"),
         ("pepper", {}, "no protocol 'pepper'; there are paper, random, cold-start, time"),
     ],
@@ -220,6 +251,22 @@ def test_a_changed_file_is_noticed(demo, tmp_path):
 def test_impossible_splits_say_why(demo, protocol, options, match):
     with pytest.raises(DataError, match=match):
         split(demo, protocol, **options)
+
+
+def test_every_user_keeps_a_rating_when_cut_by_time():
+    ratings = Ratings.from_triplets(users=[1, 2, 2, 2], items=[1, 1, 2, 3], ratings=[1, 2, 3, 4],
+                                    times=[5, 6, 7, 8])  # fmt: skip
+    made = split(ratings, "time", test_fraction=0.9, per_user=True)
+    assert made.train.by_user.counts.tolist() == [1, 1]
+
+
+def test_means_between_the_steps_are_kept(tmp_path):
+    ratings = Ratings.from_triplets(users=[1, 1, 2, 3], items=[1, 1, 1, 1], ratings=[3, 4, 5, 5],
+                                    scale="1:5:1", duplicates="mean")  # fmt: skip
+    assert str(ratings.scale) == "1..5"
+    made = splits.random(ratings, 0, 0.4)
+    save_split(made, tmp_path / "s")
+    assert load_split(tmp_path / "s").train == made.train
 
 
 def test_impossible_folds_say_why(demo):

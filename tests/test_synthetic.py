@@ -18,7 +18,7 @@ def test_the_demo_data_is_fixed_for_good():
     assert set(np.unique(demo.values)) == {1, 2, 3, 4, 5}
 
 
-GOLDEN = "1f3bd93520f7c4fc7ecb360ce32f2386ec75f94a3b82e21ce6ddf9405d06350c"
+GOLDEN = "a590b477a5c3a497f0d5ca969dfe522a271966e01788c0f08b7e7939546e3223"
 
 
 def test_blocks_together_are_the_whole(monkeypatch):
@@ -96,5 +96,7 @@ def test_impossible_worlds_are_refused():
         World(n_users=10, n_items=10, n_ratings=100)
     with pytest.raises(DataError, match="4 items are too few"):
         World(n_items=4)
+    with pytest.raises(DataError, match="at least one user"):
+        World(n_users=0)
     with pytest.raises(DataError, match="seed -1"):
         generate(exact(), -1)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bayesmf.errors import DataError
@@ -28,10 +28,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder that becomes ``path``; an existing one is replaced only if asked for."""
-    if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
-        raise DataError(f"{path} exists already; choose another folder or allow --overwrite")
+def whole_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> Iterator[Path]:
+    """A temporary folder that becomes ``path``, if ``check_folder`` allows it."""
+    check_folder(path, replaces)
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -39,14 +38,32 @@ def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
             yield made
             os.chmod(made, 0o777 & ~_umask())
             if path.exists():
-                aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-                os.replace(path, aside / "old")
+                aside = made.with_name(made.name + ".old")
+                os.replace(path, aside)
                 os.replace(made, path)
                 shutil.rmtree(aside)
             else:
                 os.replace(made, path)
         finally:
             shutil.rmtree(made, ignore_errors=True)
+
+
+def check_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> None:
+    """Refuse a place that holds anything, unless it is a folder that ``replaces`` recognises."""
+    with _explained(path):
+        if not path.exists() and not path.is_symlink():
+            return
+        if path.is_symlink() or not path.is_dir():
+            raise DataError(f"{path} exists and is not a folder; choose another place")
+        if not any(path.iterdir()):
+            return
+        if replaces is None:
+            raise DataError(f"{path} exists already; choose another folder or allow --overwrite")
+        if not replaces(path):
+            raise DataError(
+                f"{path} holds other files, which --overwrite does not delete; choose another "
+                "folder"
+            )
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import click
 from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import bayesmf
 from bayesmf.errors import DataError
@@ -24,6 +26,9 @@ class Cli(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        for stream in (sys.stdout, sys.stderr):  # a bar in a terminal that knows no bars
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         try:
             return super().invoke(ctx)
         except DataError as error:
@@ -106,15 +111,15 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
 
     Example: bayesmf data describe ml-1m
     """
-    from bayesmf.data.summary import Summary, summarise
+    from bayesmf.data.summary import summarise
 
-    summary: Summary = summarise(bayesmf.load(data, **reading))
+    summary = summarise(bayesmf.load(data, **reading))
     if as_json:
         click.echo(json.dumps({"data": data, **asdict(summary)}))
         return
     console = Console()
     scale = bayesmf.Scale(**summary.scale)  # type: ignore[arg-type]
-    console.print(f"[bold]{data}[/bold]", highlight=False)
+    console.print(Text(data, "bold"))
     facts = Table(box=None, show_header=False)
     facts.add_column()
     facts.add_column(justify="right")
@@ -123,11 +128,9 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
     facts.add_row("items", f"{summary.items:,}")
     facts.add_row("mean rating", f"{summary.mean_rating:.4f}")
     facts.add_row("scale", str(scale))
-    facts.add_row("pairs rated", f"{100 * summary.density:.2f} %")
+    facts.add_row("pairs rated", f"{100 * summary.density:.3g} %")
     if summary.times:
-        first, last = (datetime.fromtimestamp(summary.times[k], UTC).date() for k in
-                       ("first", "last"))  # fmt: skip
-        facts.add_row("times", f"{first} to {last}")
+        facts.add_row("times", f"{_date(summary.times['first'])} to {_date(summary.times['last'])}")
     facts.add_row("memory", f"{summary.bytes / 1e6:.1f} MB")
     console.print(facts)
     spread = Table("ratings per", "min", "25 %", "median", "mean", "75 %", "max", box=None,
@@ -135,7 +138,7 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
     for column in spread.columns[1:]:
         column.justify = "right"
     for what, row in (("user", summary.per_user), ("item", summary.per_item)):
-        spread.add_row(what, *(f"{x:,.1f}" if key == "mean" else f"{x:,g}"
+        spread.add_row(what, *(f"{x:,.1f}" if x % 1 else f"{x:,.0f}"
                                for key, x in asdict(row).items()))  # fmt: skip
     console.print(spread)
     plot = Table("ratings of the user", "users", "their share of all ratings", box=None,
@@ -151,13 +154,22 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
     console.print(plot)
 
 
+def _date(time: int) -> str:
+    """A day, from seconds or milliseconds; a time that is neither stays a number."""
+    seconds = time / 1000 if abs(time) > 10**11 else time
+    try:
+        return str(datetime.fromtimestamp(seconds, UTC).date())
+    except (ValueError, OverflowError, OSError):
+        return str(time)
+
+
 @main.command()
 @click.argument("data")
 @reading_options
 @click.option("--protocol", type=click.Choice(["paper", "random", "kfold", "cold-start", "time"]),
               default="paper", show_default=True, help="How to cut.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True,
-              help="The same seed gives the same bytes.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1),
+              help="The same seed gives the same bytes.  [default: 0]")  # fmt: skip
 @click.option("--test-fraction", type=float, help="Share of test ratings.  [default: 0.3]")
 @click.option("--min-item-ratings", type=int,
               help="paper: drop items with fewer.  [default: 3, epinions 1]")  # fmt: skip
@@ -171,26 +183,30 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace what is in the folder.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def split(
-    data: str, protocol: str, seed: int, out: Path, ending: str, overwrite: bool, as_json: bool,
-    **options: Any,
+    data: str, protocol: str, seed: int | None, out: Path, ending: str, overwrite: bool,
+    as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Cut DATA into training and test files.
 
     Example: bayesmf split ml-1m --protocol paper --seed 0 --out ml-1m-split
     """
+    from bayesmf.atomic import check_folder
     from bayesmf.data import split as splits
+    from bayesmf.data.split_files import is_split
 
     choices = ("test_fraction", "min_item_ratings", "folds", "user_fraction", "given", "per_user")
     chosen = {key: options.pop(key) for key in choices}
     chosen = {key: value for key, value in chosen.items() if value is not None}
     accepted = splits.options_of(protocol)
-    for key in chosen:
+    for key in [*chosen, *(["seed"] if seed is not None else [])]:
         if key not in accepted:
             flag = "--" + key.replace("_", "-")
             raise click.UsageError(
                 f"{flag} has no meaning with --protocol {protocol}; leave it out"
             )
+    check_folder(out, is_split if overwrite else None)
     ratings = bayesmf.load(data, **options)
+    seed = seed or 0
     made: splits.Split | list[splits.Split]
     if protocol == "kfold":
         made = splits.kfold(ratings, seed, **chosen)

@@ -6,6 +6,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -63,10 +64,10 @@ class Source:
 
 def open_source(path: Path, member: str | None = None) -> Source:
     """Find the table at ``path``, through gzip, bzip2 and zip."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise DataError(f"{path} is a folder; give the ratings file inside it")
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; check the path")
+    if not os.path.isfile(path):
+        raise DataError(f"{path}: not a file that can be read; check the path")
 
     def plain() -> IO[bytes]:
         return path.open("rb")
@@ -119,23 +120,23 @@ def _inside_zip(source: Source, member: str | None) -> Source:
 
 def _choose(name: str, names: list[str]) -> str:
     """The one member that can be the ratings: called so, or the only table."""
-    paths = [PurePosixPath(n) for n in names if not n.startswith("__MACOSX/")]
-    tables = [p for p in paths if not p.name.startswith(".") and _is_table(p)]
-    called = [p for p in tables if p.name.split(".")[0].casefold() == "ratings"]
+    tables = [n for n in names if _is_table(PurePosixPath(n))]
+    called = [n for n in tables if PurePosixPath(n).name.split(".")[0].casefold() == "ratings"]
     candidates = called or tables
     if len(candidates) == 1:
-        return str(candidates[0])
+        return candidates[0]
     if not candidates:
         raise DataError(f"{name}: holds no table of ratings, only {_listed(names)}")
-    listed = _listed([str(p) for p in candidates])
     raise DataError(
-        f"{name}: several members could be the ratings: {listed}; choose with --member NAME "
-        "(member= in Python)"
+        f"{name}: several members could be the ratings: {_listed(candidates)}; choose with "
+        "--member NAME (member= in Python)"
     )
 
 
 def _is_table(path: PurePosixPath) -> bool:
     suffixes = [s.casefold() for s in path.suffixes]
+    if path.name.startswith("."):  # a Mac's notes about a file are called ._file
+        return False
     if suffixes and suffixes[-1] in (".gz", ".bz2"):
         suffixes.pop()
     return bool(suffixes) and suffixes[-1] in TABLES

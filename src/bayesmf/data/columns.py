@@ -49,21 +49,27 @@ def recognise(
     for role in ROLES:
         wanted = given.get(role)
         if wanted is not None and (role, wanted) != ("time", "none"):
-            found[role] = _position(names, wanted, role, where)
+            k = _position(names, wanted, role, where)
+            if k in found.values():
+                raise DataError(
+                    f"{where}: column {names[k]!r} cannot be both the {role} and another; name "
+                    "different columns"
+                )
+            found[role] = k
     plain = [_plain(name) for name in names]
     for role in ROLES:
         if role in found or (role == "time" and given.get("time") == "none"):
             continue
-        matches = [plain.index(known) for known in KNOWN_NAMES[role] if known in plain]
-        matches = [k for k in matches if k not in found.values()]
+        known = KNOWN_NAMES[role]
+        matches = [k for k, name in enumerate(plain) if name in known and k not in found.values()]
         if len(matches) > 1 and role != "time":
-            both = " and ".join(repr(names[k]) for k in sorted(matches)[:2])
+            both = " and ".join(repr(names[k]) for k in matches[:2])
             raise DataError(
-                f"{where}: {both} could both be the {role}; choose with --{role}-col NAME "
-                f"({role}=NAME in Python)"
+                f"{where}: {both} could both be the {role}; choose with --{role}-col NAME or its "
+                f"number ({role}= in Python)"
             )
         if matches:
-            found[role] = matches[0]
+            found[role] = min(matches, key=lambda k: known.index(plain[k]))
         elif role != "time":
             listed = ", ".join(repr(name) for name in names)
             raise DataError(
@@ -111,11 +117,13 @@ def from_frame(frame: Any, given: Mapping[Role, str | int | None]) -> Columns:
     """A pandas, polars or pyarrow table, or whatever else narwhals reads."""
     try:
         table = nw.from_native(frame, eager_only=True)
+        names = [str(name) for name in table.columns]
+    except nw.exceptions.DuplicateError:
+        raise DataError("two columns of the frame have the same name; rename one") from None
     except TypeError:
         raise DataError(
             f"a {type(frame).__name__} is not a dataframe; give a pandas, polars or pyarrow table"
         ) from None
-    names = [str(name) for name in table.columns]
     roles = recognise(names, given, "the frame")
 
     def place(row: int) -> str:
@@ -124,11 +132,12 @@ def from_frame(frame: Any, given: Mapping[Role, str | int | None]) -> Columns:
     def column(role: Role) -> pa.ChunkedArray | None:
         if role not in roles:
             return None
-        series = table[table.columns[roles[role]]]
+        series = table.get_column(table.columns[roles[role]])
         try:
-            return to_arrow(series.to_arrow(), role, place)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            return to_arrow(series.to_list(), role, place)
+            column = series.to_arrow()
+        except (pa.ArrowException, OverflowError, TypeError):
+            column = series.to_list()
+        return to_arrow(column, role, place)
 
     user, item, rating = column("user"), column("item"), column("rating")
     return Columns(user, item, rating, column("time"), place)
@@ -138,7 +147,7 @@ def from_sparse(
     matrix: Any, users: Literal["rows", "columns"], user_ids: Any = None, item_ids: Any = None
 ) -> Columns:
     """A scipy sparse matrix; every stored entry is a rating, a stored zero too."""
-    if not hasattr(matrix, "tocoo"):
+    if not hasattr(matrix, "tocoo") or matrix.ndim != 2:
         raise DataError(
             f"a {type(matrix).__name__} is not a scipy sparse matrix; in a dense array a missing "
             "rating cannot be told from a zero: give triplets instead"
@@ -174,4 +183,6 @@ def _axis(index: Any, size: int, own: Any, what: str) -> pa.ChunkedArray:
     column = to_arrow(own, what, place)
     if len(column) != size:
         raise DataError(f"{len(column)} {what} ids for {size} {what}s; give one for each")
+    if len(column.unique()) != size:
+        raise DataError(f"two {what}s have the same id; give each its own")
     return column.take(pa.array(index))

@@ -1,52 +1,30 @@
-"""Ratings files: what is in them is found out by looking, and read without a loop per row.
+"""Ratings files: read whole columns at a time, without a loop per row.
 
-The fast path gives whole columns to Arrow. Only when something is wrong does a second, slow
-pass over the file go line by line, to name the line.
+The fast path gives the text to Arrow. Only when something is wrong does a second, slow pass over
+the file go line by line, to name the line.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 
-from bayesmf.data.archive import HEAD, PARQUET, Source, in_memory, open_source
+from bayesmf.data.archive import PARQUET, Source, in_memory, open_source
 from bayesmf.data.columns import Columns, Role, recognise
+from bayesmf.data.dialect import NUMBER, Dialect, escapes, short, sniff
 from bayesmf.data.ids import to_arrow
 from bayesmf.errors import DataError
 
-SEPARATORS = ("::", "\t", ",", ";", "|", " ")
-NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space"}
-NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*|\s*[-+]?(nan|inf|infinity)\s*", re.I)
-INTEGER = re.compile(r"[-+]?\d+")
-BLANK_LINES = re.compile(r"([ \t]*(\r\n|\n|\r))*")
-SAMPLE_RECORDS = 50
+INTEGER = re.compile(r"[-+]?\d{1,18}")
 BLOCK = 1 << 20
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a text file is laid out."""
-
-    separator: str
-    fields: int
-    header: list[str] | None
-    skip: int  # physical lines before the first record
-    first: list[str]  # the first record
-    encoding: str = "utf-8"
-
-    @property
-    def quoted(self) -> bool:
-        """Whether fields may be in quotes."""
-        return _takes_quotes(self.separator)
+UNIT = b"\x1f"  # stands in for separators that Arrow cannot take
 
 
 def read_columns(
@@ -61,22 +39,13 @@ def read_columns(
     head = source.head()
     if head.startswith(PARQUET):
         return _read_parquet(source, given)
-    dialect = _sniff(source.name, head, separator, header)
+    dialect = sniff(source.name, head, separator, header)
     where = f"{source.name}, line {max(dialect.skip, 1)}"
     if dialect.header is not None:
         roles = recognise(dialect.header, given, where)
     else:
         roles = _by_position(dialect, given, where)
-    try:
-        table = _read_text(source, dialect, roles)
-    except pa.ArrowInvalid as error:
-        if "invalid UTF8" not in str(error):
-            raise _diagnose(source, dialect, roles, str(error)) from None
-        dialect = Dialect(**{**vars(dialect), "encoding": "latin-1"})
-        try:
-            table = _read_text(source, dialect, roles)
-        except pa.ArrowInvalid as second:
-            raise _diagnose(source, dialect, roles, str(second)) from None
+    table, dialect = _read_text(source, dialect, roles)
 
     def place(row: int) -> str:
         for number, (line, _) in enumerate(_records(source, dialect)):
@@ -98,7 +67,10 @@ def _read_parquet(source: Source, given: Mapping[Role, str | int | None]) -> Col
         file = parquet.ParquetFile(source.path if source.path else in_memory(source))
         names = file.schema_arrow.names
         roles = recognise(names, given, source.name)
-        table = file.read(columns=[names[k] for k in roles.values()])
+        wanted = [names[k] for k in roles.values()]
+        if any(names.count(name) > 1 for name in wanted):
+            raise DataError(f"{source.name}: two columns have the same name; rename one")
+        table = file.read(columns=wanted)
         table.validate(full=True)  # that text is text, among others
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         told = str(error).splitlines()[0]
@@ -115,76 +87,6 @@ def _read_parquet(source: Source, given: Mapping[Role, str | int | None]) -> Col
     return Columns(column("user"), column("item"), column("rating"), column("time"), place)
 
 
-def _sniff(name: str, head: bytes, separator: str | None, header: bool | None) -> Dialect:
-    """Separator, number of fields and header, from the first lines."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError(f"{name}: the text is UTF-16; save it as UTF-8")
-    head = head.removeprefix(codecs.BOM_UTF8)
-    if not head.strip():
-        raise DataError(f"{name}: the file is empty; give one rating a line")
-    if b"\0" in head:
-        raise DataError(
-            f"{name}: the file is not text (nor parquet, gzip, bzip2 or zip); "
-            "give a ratings table as csv, tsv or parquet"
-        )
-    text = head.decode("latin-1")
-    blank = len(BLANK_LINES.match(text)[0].splitlines())  # type: ignore[index]
-    whole = len(head) < HEAD
-    samples = {s: _sample(text, s, whole) for s in ([separator] if separator else SEPARATORS)}
-    separator = separator or _separator(samples)
-    if separator is None or not samples[separator]:
-        first_line = head.strip().splitlines()[0].decode("latin-1")
-        raise DataError(
-            f"{name}, line {blank + 1}: {_short(first_line)} does not split into user, item and "
-            "rating; separate them by commas, tabs, '::' or spaces, or give --separator"
-        )
-    sample = samples[separator]
-    first = sample[0]
-    if header is None:
-        header = not any(NUMBER.fullmatch(field) for field in first)
-    if not header:
-        return Dialect(separator, len(first), None, blank, first)
-    return Dialect(separator, len(first), first, blank + 1, sample[1] if sample[1:] else [])
-
-
-def _sample(text: str, separator: str, whole: bool) -> list[list[str]]:
-    """The first records under a separator; the last of a text that was cut may be half a one."""
-    records = _parse(io.StringIO(text, newline=""), separator)
-    sample = [fields for _, fields in itertools.islice(records, SAMPLE_RECORDS)]
-    return sample if whole or len(sample) < 2 else sample[:-1]
-
-
-def _separator(samples: Mapping[str, list[list[str]]]) -> str | None:
-    """The first separator that cuts every record into the same number of fields, three or more."""
-    for agree in (True, False):
-        for separator, sample in samples.items():
-            fields = {len(record) for record in sample}
-            if sample and len(sample[0]) >= 3 and (not agree or len(fields) == 1):
-                return separator
-    return None
-
-
-def _parse(text: IO[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Every record that is not blank, with the number of its first line."""
-    if _takes_quotes(separator):
-        reader = csv.reader(text, delimiter=separator)
-        line = 1
-        for fields in reader:
-            if fields:
-                yield line, fields
-            line = reader.line_num + 1
-    else:
-        for number, row in enumerate(text, 1):
-            if row.strip():
-                row = row.rstrip("\r\n")
-                yield number, row.split(None if separator == " " else separator)
-
-
-def _takes_quotes(separator: str) -> bool:
-    """Whether fields may be in quotes; formats with '::' or spaces know no quotes."""
-    return len(separator) == 1 and separator != " "
-
-
 def _by_position(
     dialect: Dialect, given: Mapping[Role, str | int | None], where: str
 ) -> dict[Role, int]:
@@ -193,7 +95,7 @@ def _by_position(
     asked = {role: name for role, name in given.items() if name is not None}
     if dialect.fields < 3:
         raise DataError(
-            f"{where}: found {dialect.fields} fields separated by {_named(dialect.separator)}; "
+            f"{where}: found {dialect.fields} fields separated by {dialect.named()}; "
             "a rating needs three: user, item, rating"
         )
     if dialect.fields > 4 and not {"user", "item", "rating"} <= asked.keys():
@@ -209,35 +111,53 @@ def _by_position(
     return recognise(names, {**usable, **asked}, where)
 
 
-def _read_text(source: Source, dialect: Dialect, roles: Mapping[Role, int]) -> pa.Table:
+def _read_text(
+    source: Source, dialect: Dialect, roles: Mapping[Role, int]
+) -> tuple[pa.Table, Dialect]:
+    """Parse; again if the text turns out to be Latin-1, or to escape its quotes further down."""
+    try:
+        with source.reading() as stream:
+            watched = _Watched(stream, dialect)
+            table = _parse_text(watched, dialect, roles)
+    except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error) and dialect.encoding == "utf-8":
+            _refuse_mixed_encodings(source)
+            return _read_text(source, replace(dialect, encoding="latin-1"), roles)
+        raise _diagnose(source, dialect, roles, str(error)) from None
+    if watched.escapes and not dialect.escaped:
+        return _read_text(source, replace(dialect, escaped=True), roles)
+    if dialect.quoted and watched.quotes % 2:
+        _refuse_open_quote(source, dialect)
+    return table, dialect
+
+
+def _parse_text(stream: _Watched, dialect: Dialect, roles: Mapping[Role, int]) -> pa.Table:
     from pyarrow import csv as arrow_csv
 
     names = [f"column {k}" for k in range(dialect.fields)]
     for role, k in roles.items():
         names[k] = role
-    read = arrow_csv.ReadOptions(
-        column_names=names, skip_rows=dialect.skip, block_size=BLOCK, encoding=dialect.encoding
-    )
-    parse = arrow_csv.ParseOptions(
-        delimiter=dialect.separator if dialect.quoted else "\t",
-        quote_char='"' if dialect.quoted else False,
-        newlines_in_values=dialect.quoted,
-    )
     types = {"user": pa.string(), "item": pa.string(), "rating": pa.float64()}
     if _seconds(dialect, roles):  # else Arrow finds the type, and keeps all blocks until it has
         types["time"] = pa.int64()
-    convert = arrow_csv.ConvertOptions(
-        column_types=types,
-        include_columns=list(roles),
-        null_values=[],
-        strings_can_be_null=False,
+    return arrow_csv.read_csv(
+        stream,
+        read_options=arrow_csv.ReadOptions(
+            column_names=names, skip_rows=dialect.skip, block_size=BLOCK, encoding=dialect.encoding
+        ),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=dialect.separator if dialect.quoted else UNIT.decode(),
+            quote_char='"' if dialect.quoted else False,
+            escape_char="\\" if dialect.escaped and dialect.quoted else False,
+            newlines_in_values=dialect.quoted,
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(roles),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
     )
-    options = {"read_options": read, "parse_options": parse, "convert_options": convert}
-    if source.path is not None and dialect.quoted:
-        return arrow_csv.read_csv(source.path, **options)
-    with source.reading() as stream:
-        return arrow_csv.read_csv(stream if dialect.quoted else _Tabbed(stream, dialect.separator),
-                                  **options)  # fmt: skip
 
 
 def _seconds(dialect: Dialect, roles: Mapping[Role, int]) -> bool:
@@ -248,77 +168,118 @@ def _seconds(dialect: Dialect, roles: Mapping[Role, int]) -> bool:
     )
 
 
-class _Tabbed(io.RawIOBase):
-    """A stream whose separators, such as '::' or runs of spaces, are turned into tabs."""
+class _Watched(io.RawIOBase):
+    """A stream that counts quotes as they pass, and turns odd separators into one Arrow takes."""
 
-    def __init__(self, stream: IO[bytes], separator: str) -> None:
-        self.stream, self.separator, self.ready = stream, separator, b""
+    def __init__(self, stream: IO[bytes], dialect: Dialect) -> None:
+        self.stream, self.dialect, self.ready = stream, dialect, b""
+        self.quotes, self.escapes = 0, False
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         if not self.ready:
-            block = self.stream.read(BLOCK) + self.stream.readline()  # never half a separator
-            if self.separator == " ":
-                self.ready = _squeeze(block)
-            else:
-                self.ready = block.replace(self.separator.encode(), b"\t")
+            self.ready = self._next()
         size = len(self.ready) if size < 0 else size
         out, self.ready = self.ready[:size], self.ready[size:]
         return out
 
+    def _next(self) -> bytes:
+        block = self.stream.read(BLOCK)
+        if self.dialect.quoted:
+            self.quotes += block.count(b'"')
+            self.escapes = self.escapes or escapes(block, self.dialect.separator)
+            return block
+        block += self.stream.readline()  # never half a separator
+        if self.dialect.separator == " ":
+            return _squeeze(block)
+        return block.replace(self.dialect.separator.encode(self.dialect.encoding), UNIT)
+
 
 def _squeeze(block: bytes) -> bytes:
-    """Runs of spaces and tabs to one tab, and none at the ends of a line."""
-    block = block.replace(b" ", b"\t")
-    if any(run in block for run in (b"\t\t", b"\t\n", b"\t\r", b"\n\t")) or block[:1] == b"\t":
-        block = re.sub(rb"\t+", b"\t", block)
-        block = re.sub(rb"(?m)^\t|\t(?=\r?$)", b"", block)
+    """Runs of spaces and tabs to one separator, and none at the ends of a line."""
+    block = block.replace(b" ", UNIT).replace(b"\t", UNIT)
+    ends = (UNIT + UNIT, UNIT + b"\n", UNIT + b"\r", b"\n" + UNIT)
+    if any(run in block for run in ends) or block[:1] == UNIT:
+        block = re.sub(rb"\x1f+", UNIT, block)
+        block = re.sub(rb"(?m)^\x1f|\x1f(?=\r?$)", b"", block)
     return block
 
 
 def _records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Every record with the number of its line; slow, for naming the place of an error."""
-    csv.field_size_limit(1 << 30)
+    encoding = dialect.encoding.replace("utf-8", "utf-8-sig")
     with source.reading() as stream:
-        text = io.TextIOWrapper(stream, encoding=dialect.encoding.replace("utf-8", "utf-8-sig"),
-                                errors="replace", newline="")  # fmt: skip
-        for _ in range(dialect.skip):
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+        yield from dialect.parse(text)
+
+
+def _refuse_open_quote(source: Source, dialect: Dialect) -> None:
+    """A quote that is never closed makes one field of the rest of the file."""
+    last = dialect.skip + 1
+    for line, _ in _records(source, dialect):
+        last = line
+    with source.reading() as stream:
+        text = io.TextIOWrapper(stream, encoding="latin-1", newline="")
+        for _ in range(last - 1):
             text.readline()
-        for line, fields in _parse(text, dialect.separator):
-            yield dialect.skip + line, fields
+        try:
+            list(csv.reader(text, delimiter=dialect.separator, strict=True,
+                            escapechar="\\" if dialect.escaped else None))  # fmt: skip
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise DataError(
+                    f"{source.name}, line {last}: a quote opens here and is never closed; close "
+                    "it, or double it if it belongs to the text"
+                ) from None
+
+
+def _refuse_mixed_encodings(source: Source) -> None:
+    """Text that is not UTF-8 is taken for Latin-1, but not if other lines of it are UTF-8."""
+    bad, good = None, False
+    with source.reading() as stream:
+        for number, line in enumerate(stream, 1):
+            if line.isascii():
+                continue
+            try:
+                line.decode("utf-8")
+                good = True
+            except UnicodeDecodeError:
+                bad = bad or number
+    if bad and good:
+        raise DataError(
+            f"{source.name}, line {bad}: the line is not UTF-8 but others are; save the whole file "
+            "as UTF-8"
+        )
 
 
 def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Role, int], told: str) -> DataError:
     """The first line that Arrow could not take, and why."""
+    if "straddl" in told:
+        if dialect.quoted:
+            _refuse_open_quote(source, dialect)
+        return DataError(f"{source.name}: a line is longer than 1 MB; give one rating a line")
     for line, fields in _records(source, dialect):
         where = f"{source.name}, line {line}"
         if len(fields) != dialect.fields:
-            joined = _short(dialect.separator.join(fields))
+            joined = short(dialect.separator.join(fields))
             return DataError(
                 f"{where}: {joined} has {len(fields)} fields where the first line has "
-                f"{dialect.fields}; correct the line (fields are separated by "
-                f"{_named(dialect.separator)})"
+                f"{dialect.fields}; correct the line (fields are separated by {dialect.named()})"
             )
         rating = fields[roles["rating"]]
         if not rating.strip():
             return DataError(f"{where}: the rating is missing; leave out pairs without a rating")
         if not NUMBER.fullmatch(rating):
             return DataError(
-                f"{where}: the rating {_short(rating)} is not a number; write it like 4 or 3.5"
+                f"{where}: the rating {short(rating)} is not a number; write it like 4 or 3.5"
             )
         if _seconds(dialect, roles) and not INTEGER.fullmatch(fields[roles["time"]]):
             return DataError(
-                f"{where}: the time {_short(fields[roles['time']])} is not whole seconds like the "
+                f"{where}: the time {short(fields[roles['time']])} is not whole seconds like the "
                 "first; correct it, or ignore times with --time-col none (time='none' in Python)"
             )
-    return DataError(f"{source.name}: cannot be read as a table ({told.splitlines()[0]})")
-
-
-def _named(separator: str) -> str:
-    return NAMES.get(separator, repr(separator))
-
-
-def _short(text: str, most: int = 40) -> str:
-    return repr(text if len(text) <= most else text[: most - 3] + "...")
+    return DataError(
+        f"{source.name}: cannot be read as a table ({told.splitlines()[0]}); check its layout"
+    )

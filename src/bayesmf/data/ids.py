@@ -75,14 +75,18 @@ def to_arrow(values: Any, what: str, place: Place) -> pa.ChunkedArray:
     """One column as Arrow, refusing values of mixed types instead of converting them."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "T":
         values = values.astype(object)
+    if np.ndim(values) != 1 and not isinstance(values, pa.ChunkedArray):
+        raise DataError(f"the {what} column is not a list of values; give one for each rating")
     try:
         column = values if isinstance(values, pa.ChunkedArray) else pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (pa.ArrowException, OverflowError, UnicodeError, TypeError):
         raise DataError(_mixed_objects(values, what, place)) from None
     if isinstance(column, pa.Array):
         column = pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     return column
 
 
@@ -99,10 +103,10 @@ def encode(
         raise DataError(f"{place(row)}: the {what} id is empty; give every rating a {what}")
     if pa.types.is_integer(column.type):
         return _number(_as_int64(column, what, place))
-    if not _is_text(column.type):
-        first = column[0].as_py() if len(column) else None
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise DataError(
-            f"{place(0)}: the {what} ids are of type {column.type} (such as {first!r}); "
+            f"{place(0)}: the {what} ids are of type {column.type} (such as "
+            f"{column[0].as_py()!r}); "
             "ids are integers or text: convert the column first"
         )
     if untyped and not as_text:
@@ -112,11 +116,6 @@ def encode(
     ids, codes = _number(column)
     _check_text(ids.values, codes, what, place, may_mix=as_text or not untyped)
     return ids, codes
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(test(kind) for test in tests)
 
 
 def _as_int64(column: pa.ChunkedArray, what: str, place: Place) -> pa.ChunkedArray:
@@ -131,11 +130,15 @@ def _as_int64(column: pa.ChunkedArray, what: str, place: Place) -> pa.ChunkedArr
 
 
 def _as_integers(column: pa.ChunkedArray) -> tuple[Ids, NDArray[np.int32]] | None:
-    """The text as integers if that loses nothing ("007" is not 7), else None."""
+    """The text as integers if that loses nothing ("007" is not 7) but blanks around, else None."""
     try:
         ids, codes = _number(column.cast(pa.int64()))
     except pa.ArrowInvalid:
-        return None
+        column = pc.utf8_trim_whitespace(column)
+        try:
+            ids, codes = _number(column.cast(pa.int64()))
+        except pa.ArrowInvalid:
+            return None
     # Any other spelling of an integer is longer than the canonical one, so equal total
     # lengths mean that every spelling is canonical.
     written = pc.sum(pc.binary_length(column)).as_py()
@@ -146,8 +149,6 @@ def _as_integers(column: pa.ChunkedArray) -> tuple[Ids, NDArray[np.int32]] | Non
 
 def _number(column: pa.ChunkedArray) -> tuple[Ids, NDArray[np.int32]]:
     encoded = column.dictionary_encode().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):  # what an empty column combines to
-        encoded = pa.array([], column.type).dictionary_encode()
     distinct = encoded.dictionary
     order = pc.sort_indices(distinct).to_numpy()
     rank = np.empty(len(order), np.int32)
@@ -178,7 +179,7 @@ def _check_text(
         raise DataError(
             f"{place(row)}: the {what} id {ids[codes[row]]!r} holds a NUL character; remove it"
         )
-    if may_mix or not len(ids):
+    if may_mix:
         return
     numeric = pc.match_substring_regex(texts, INTEGER).to_numpy(zero_copy_only=False)
     other = numeric != numeric[codes[0]]
@@ -201,4 +202,7 @@ def _mixed_objects(values: Any, what: str, place: Place) -> str:
                 f"{type(value).__name__} but those before it are {first.__name__}; "
                 "convert the column to one type"
             )
-    return f"{place(0)}: the {what} column holds {first.__name__}; give integers or text"
+    return (
+        f"{place(0)}: the {what} column holds {first.__name__} values that cannot be used; give "
+        "64-bit integers, finite numbers or text"
+    )

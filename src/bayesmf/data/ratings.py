@@ -159,8 +159,10 @@ class Ratings:
                     f"{items.values.item(item[k])!r} before ({place(int(order[k - 1]))}); keep one "
                     "with --duplicates last or mean (duplicates= in Python)"
                 )
-            values, times, order, keep = _merge(values, times, order, again, duplicates)
-            user, item = user[keep], item[keep]
+            values, keep = _merge(values, order, again, duplicates)
+            user, item, order = user[keep], item[keep], order[keep]
+            if declared is not None and not declared.holds(values[order]).all():
+                declared = Scale(declared.low, declared.high)  # means fall between the steps
         values = compact(values)[order]
         if times is not None:
             times = _compact_times(times)[order]
@@ -288,7 +290,7 @@ class Ratings:
         """A sha256 of ids, observations and scale: equal ratings have equal fingerprints."""
         digest = hashlib.sha256(repr(self.scale).encode())
         for ids in (self.users, self.items):
-            digest.update(ids.kind.encode())
+            digest.update(f"|{ids.kind} {len(ids)}|".encode())
             text = ids.kind == "text"
             digest.update("\0".join(ids.values).encode() if text else ids.values.tobytes())
         rows = self.by_user
@@ -334,12 +336,8 @@ def _sort(
 
 
 def _merge(
-    values: NDArray[Any],
-    times: NDArray[Any] | None,
-    order: NDArray[np.int32],
-    again: NDArray[np.int64],
-    how: Duplicates,
-) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32], NDArray[np.bool_]]:
+    values: NDArray[Any], order: NDArray[np.int32], again: NDArray[np.int64], how: Duplicates
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """One observation of each pair: the last in the input, with the mean value if asked for."""
     first = np.ones(len(order), bool)
     first[again] = False
@@ -349,7 +347,7 @@ def _merge(
         size = np.diff(np.append(start, len(order)))
         values = values.copy()
         values[order[last]] = np.add.reduceat(values[order], start) / size
-    return values, times, order[last], last
+    return values, last
 
 
 def _check_values(
@@ -384,20 +382,37 @@ def _check_values(
 
 
 def _check_times(column: pa.ChunkedArray, place: Place) -> NDArray[np.int64]:
-    remedy = "correct it, or ignore times with --time-col none (time='none' in Python)"
+    """Whole seconds (or whatever unit integers are in), from integers, whole floats or dates."""
+    kind = column.type
+    row = 0
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
-        raise DataError(f"{place(row)}: the time is missing; {remedy}")
+    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        dates = column.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False)
+        return dates.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+    elif pa.types.is_integer(kind):
+        return column.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+    elif pa.types.is_floating(kind):
+        numbers = column.to_numpy()
+        whole = np.abs(numbers) < 2.0**53
+        whole &= numbers == np.round(numbers)
+        if whole.all():
+            return numbers.astype(np.int64)  # type: ignore[no-any-return]
+        row = int(np.argmin(whole))
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        row = next((k for k, value in enumerate(column) if not _is_date(value)), 0)
+    raise DataError(
+        f"{place(row)}: the time {column[row].as_py()!r} is neither whole seconds since 1970 nor a "
+        "date like the others; correct it, or ignore times with --time-col none (time='none' in "
+        "Python)"
+    )
+
+
+def _is_date(text: pa.Scalar) -> bool:
     try:
-        if pa.types.is_temporal(column.type):
-            column = column.cast(pa.timestamp("s"), safe=False)
-        times: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(
-            f"{place(0)}: the time {column[0].as_py()!r} is {column.type}, not whole seconds since "
-            f"1970 or a date; {remedy}"
-        ) from None
-    return times
+        return text.cast(pa.timestamp("s")) is not None
+    except pa.ArrowInvalid:
+        return False
 
 
 def compact(values: NDArray[np.float64]) -> NDArray[Any]:

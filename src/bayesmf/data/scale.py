@@ -47,8 +47,6 @@ class Scale:
     @classmethod
     def inferred(cls, levels: NDArray[np.float64]) -> Scale:
         """The narrowest scale that holds these distinct values."""
-        if levels.size == 0:
-            return cls(0.0, 0.0)
         low, high = float(levels.min()), float(levels.max())
         if levels.size <= MOST_LEVELS:
             for step in STEPS:

@@ -98,6 +98,9 @@ def load(
     if name == "demo":
         from bayesmf.data.synthetic import demo
 
+        asked = (user, item, rating, time, separator, header, member, scale)
+        if any(option is not None for option in asked) or (ids, duplicates) != ("auto", "error"):
+            raise DataError("demo is generated, not read: leave out the options of reading")
         return demo()
     if name in DATASETS:
         dataset = DATASETS[name]
@@ -106,7 +109,7 @@ def load(
         member = dataset.member if path.suffix == ".zip" else None
     else:
         path = Path(name)
-        if not path.exists():
+        if not os.path.exists(path):
             raise DataError(
                 f"{name}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
             )
@@ -129,7 +132,7 @@ def find(name: str) -> Path | None:
         root = Path(os.environ["BAYESMF_DATA"])
         places = [root / name / dataset.file, root / name / dataset.archive]
     places.append(cache() / dataset.archive)
-    return next((place for place in places if place.is_file()), None)
+    return next((place for place in places if os.path.isfile(place)), None)
 
 
 def fetch(name: str) -> Path:
@@ -149,8 +152,16 @@ def fetch(name: str) -> Path:
             f"{name}: {error}; fetch {dataset.url} by hand, put it or its {dataset.file} into a "
             f"folder {name}/ and set BAYESMF_DATA to the folder above"
         ) from None
+    try:
+        inside = open_source(path, dataset.member)
+    except DataError:
+        path.unlink()
+        raise DataError(
+            f"{dataset.url}: what arrived is not the data set, so it was thrown away; is there a "
+            "log-in page between you and the server?"
+        ) from None
     if dataset.content_hash is not None:
-        with open_source(path).reading() as stream:
+        with inside.reading() as stream:
             right = hashlib.file_digest(stream, "sha256").hexdigest() == dataset.content_hash  # type: ignore[arg-type]
         if not right:
             path.unlink()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.random import generator
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 
@@ -41,7 +42,9 @@ class Split:
         train, test = self.train, self.test
         unseen_users = (test.by_user.counts > 0) & (train.by_user.counts == 0)
         unseen_items = (test.by_item.counts > 0) & (train.by_item.counts == 0)
-        given = {} if self.given is None else {"given": len(self.given)}
+        given: dict[str, Any] = {}
+        if self.given is not None:
+            given = {"given": len(self.given), "given_sha256": self.given.fingerprint()}
         return {
             "protocol": self.protocol,
             "seed": self.seed,
@@ -123,15 +126,15 @@ def cold_start(
     Only users with more than ``given`` ratings are held out; the fraction is of those.
     """
     _check_fraction(user_fraction, "user_fraction")
-    if given < 0:
-        raise DataError(f"given={given}: give 0 or more ratings")
+    if given < 1:
+        raise DataError(f"given={given}: give 1 or more ratings of each user")
     kept = ratings.drop_unused()
     able = np.flatnonzero(kept.by_user.counts > given)
     chosen = able[_ranks(_keys(seed, len(able))) < round(user_fraction * len(able))]
-    if not len(chosen):
+    if not 0 < len(chosen) < kept.n_users:
         raise DataError(
-            f"no user to hold out: {len(able)} have more than {given} ratings; "
-            "raise --user-fraction or lower --given"
+            f"no way to hold out {len(chosen)} of {kept.n_users} users: {len(able)} have more "
+            f"than {given} ratings; change --user-fraction or --given"
         )
     held = np.zeros(kept.n_users, bool)
     held[chosen] = True
@@ -173,7 +176,7 @@ PROTOCOLS: Mapping[str, Callable[..., Split]] = {
 def options_of(protocol: str) -> set[str]:
     """The options that a protocol knows."""
     function: Callable[..., Any] = kfold if protocol == "kfold" else PROTOCOLS[protocol]
-    return set(inspect.signature(function).parameters) - {"ratings", "seed"}
+    return set(inspect.signature(function).parameters) - {"ratings"}
 
 
 def split(ratings: Ratings, protocol: Protocol = "paper", seed: int = 0, **options: Any) -> Split:
@@ -200,13 +203,8 @@ def _check_fraction(fraction: float, name: str = "test_fraction") -> None:
 
 
 def _keys(seed: int, size: int, stream: int = 0) -> NDArray[np.uint64]:
-    """One random 64-bit key per position.
-
-    Raw Philox output, whose stream is fixed for good, unlike that of shuffles and permutations.
-    """
-    if not 0 <= seed < 2**64:
-        raise DataError(f"seed {seed}: choose a whole number from 0 to 2^64 - 1")
-    return np.random.Philox(key=seed + (stream << 64)).random_raw(size)
+    """One random 64-bit key per position."""
+    return generator(seed, stream).random_raw(size)
 
 
 def _ranks(keys: NDArray[np.uint64]) -> NDArray[np.int64]:

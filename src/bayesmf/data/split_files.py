@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from bayesmf.data.files import read_columns
 from bayesmf.data.ratings import IdKind, Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.data.split import Split
-from bayesmf.data.write import write
+from bayesmf.data.write import FORMATS, write
 from bayesmf.errors import DataError
 
 PARTS = ("train", "given", "test")
@@ -36,7 +37,7 @@ def save_split(
         splits, folders = [split], ["."]
     else:
         splits, folders = list(split), [f"fold-{k + 1}" for k in range(len(split))]
-    with whole_folder(Path(folder), overwrite) as made:
+    with whole_folder(Path(folder), is_split if overwrite else None) as made:
         for one, where in zip(splits, folders, strict=True):
             _write_parts(one, made / where, ending)
 
@@ -59,29 +60,38 @@ def _write_parts(split: Split, folder: Path, ending: str) -> None:
     (folder / "split.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
+def is_split(folder: Path) -> bool:
+    """Whether a folder holds a split, or folds, and nothing else."""
+    names = [entry.name for entry in folder.iterdir()]
+    fold = re.compile(r"fold-\d+")
+    if names and all(fold.fullmatch(name) for name in names):
+        return all(is_split(folder / name) for name in names)
+    part = re.compile(rf"({'|'.join(PARTS)})({'|'.join(map(re.escape, FORMATS))})|split\.json")
+    return "split.json" in names and all(part.fullmatch(name) for name in names)
+
+
 def load_split(folder: str | Path) -> Split:
     """Read back what ``save_split`` wrote, equal to what was saved."""
     folder = Path(folder)
     path = folder / "split.json"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        ending, options = facts["ending"], facts["options"]
+        ending, options, name = facts["ending"], facts["options"], facts["name"]
+        hashes = {part: facts[f"{part}_sha256"] for part in PARTS if f"{part}_sha256" in facts}
         scale = Scale(*facts["scale"])
         kinds: list[IdKind] = [
             "text" if facts[side] == "text" else "auto" for side in ("user_ids", "item_ids")
         ]
-    except FileNotFoundError:
+    except OSError:
         raise DataError(f"{path}: no such file; give a folder written by `bayesmf split`") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a split's description ({error}); split again") from None
-    parts = {part: folder / f"{part}{ending}" for part in PARTS}
-    present = [part for part, file in parts.items() if part != "given" or file.exists()]
+    parts = {part: folder / f"{part}{ending}" for part in hashes}
+    present = list(parts)
     tables = [read_columns(parts[part], {}) for part in present]
     both = _stack(tables)
     owner = np.repeat(np.arange(len(present)), [len(table.rating) for table in tables])
-    whole = Ratings.from_columns(
-        both, scale=scale, name=facts["name"], user_ids=kinds[0], item_ids=kinds[1]
-    )
+    whole = Ratings.from_columns(both, scale=scale, name=name, user_ids=kinds[0], item_ids=kinds[1])
     # The observations are sorted now: find each part's among them by their pairs.
     user = whole.users.index(_ids(both.user, whole.users.kind)).astype(np.int64)
     item = whole.items.index(_ids(both.item, whole.items.kind))
@@ -89,8 +99,8 @@ def load_split(folder: str | Path) -> Split:
     cut = {part: whole.select(owner[order] == k) for k, part in enumerate(present)}
     split = Split(cut["train"], cut["test"], facts["protocol"], facts["seed"], options,
                   cut.get("given"))  # fmt: skip
-    for part in ("train", "test"):
-        if getattr(split, part).fingerprint() != facts[f"{part}_sha256"]:
+    for part in present:
+        if getattr(split, part).fingerprint() != hashes[part]:
             raise DataError(
                 f"{parts[part]}: its ratings are not those that were saved; split again"
             )

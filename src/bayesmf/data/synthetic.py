@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
+from bayesmf.data.random import generator
 from bayesmf.data.ratings import Ratings, compact
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
@@ -57,11 +58,13 @@ class World:
     popularity: float = 1.4
     """Tail exponent of the items' popularity."""
     least: int = 3
-    """Fewest ratings of a user."""
+    """Fewest ratings of a user, unless strong influence leaves too few items to choose from."""
     scale: Scale | None = Scale(1, 5, 1)
     """Ratings are rounded to it; None leaves them as drawn."""
 
     def __post_init__(self) -> None:
+        if min(self.n_users, self.rank, self.genres) < 1:
+            raise DataError("a world needs at least one user, one feature and one genre")
         if not 1 <= self.least <= self._most:
             raise DataError(f"{self.n_items} items are too few for {self.least} ratings a user")
         if not self.least <= self.n_ratings / self.n_users <= self._most:
@@ -222,8 +225,8 @@ def _pairs(
     world: World, items: Items, U: Array, counts: NDArray[np.int64], draw: _Draws
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Distinct items for each user: drawn with replacement, repeats drawn anew."""
-    taste = world.influence / world.feature_sd * (U @ items.direction.T) + np.log(items.mass)
-    chance = np.exp(taste - taste.max(axis=1, keepdims=True))
+    taste = world.influence / world.feature_sd * (U @ items.direction.T)
+    chance = items.mass * np.exp(taste - taste.max(axis=1, keepdims=True))
     upto = np.cumsum(chance, axis=1) / chance.sum(axis=1, keepdims=True)
     found = np.empty(0, np.int64)
     missing = counts
@@ -249,9 +252,7 @@ class _Draws:
     """A stream of independent draws, fixed by (seed, stream)."""
 
     def __init__(self, seed: int, stream: int) -> None:
-        if not 0 <= seed < 2**64:
-            raise DataError(f"seed {seed}: choose a whole number from 0 to 2^64 - 1")
-        self.bits = np.random.Philox(key=seed + (stream << 64))
+        self.bits = generator(seed, stream)
 
     def uniform(self, *shape: int) -> Array:
         """Uniform on the open unit interval."""
