@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint types bench-load clean
+.PHONY: demo test test-slow lint types bench-load bench-sweep clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -12,12 +12,18 @@ demo: .venv/installed
 test: lint types
 	$(BIN)/python -m pytest
 
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
+
 lint: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
 types: .venv/installed-dev
 	$(BIN)/mypy
+
+bench-sweep: .venv/installed-dev
+	$(BIN)/python benchmarks/sweep.py
 
 bench-load: .venv/installed-dev
 	$(BIN)/python benchmarks/load.py

@@ -1,5 +1,8 @@
 """Bayesian matrix factorization of ratings."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.data.sources import load
@@ -8,10 +11,17 @@ from bayesmf.data.split_files import load_split, save_split
 from bayesmf.data.write import write
 from bayesmf.errors import DataError
 
+if TYPE_CHECKING:
+    from bayesmf.inference.gibbs import Gibbs
+    from bayesmf.model.spec import Hyper, Model
+
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "DataError",
+    "Gibbs",
+    "Hyper",
+    "Model",
     "Ratings",
     "Scale",
     "Split",
@@ -21,3 +31,16 @@ __all__ = [
     "split",
     "write",
 ]
+
+# Names whose modules load the compiler; looking at data should not wait for it.
+_LATE = {
+    "Gibbs": "bayesmf.inference.gibbs",
+    "Hyper": "bayesmf.model.spec",
+    "Model": "bayesmf.model.spec",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module 'bayesmf' has no attribute {name!r}")

@@ -227,3 +227,110 @@ def split(
             f"{fact['test_items_not_in_train']:,} items of the test are not in training"
         )
     click.echo(f"written to {out}")
+
+
+@main.command()
+@click.argument("data")
+@reading_options
+@click.option(
+    "--model",
+    type=click.Choice(["none", "no-side", "side", "side-only"]),
+    help="Features.  [default: the best known: side, both, 0.5, robust, joint]",
+)
+@click.option("--rank", type=int, default=20, show_default=True, help="Number of features.")
+@click.option("--side-of", type=click.Choice(["user", "item", "both"]), help="Whom they shift.")
+@click.option("--side-power", type=float, help="p of the weight n^-p of side features.")
+@click.option(
+    "--precision",
+    type=click.Choice(["constant", "robust", "truncated"]),
+    help="Of the noise, by user and item.",
+)
+@click.option("--bounds", metavar="LOW:HIGH|N", help="Of truncated precisions.")
+@click.option("--prior", type=click.Choice(["gaussian", "student-t"]), help="Of the features.")
+@click.option(
+    "--bias",
+    type=click.Choice(["learned", "fixed", "joint"]),
+    help="Prior of the biases; joint: one with the features.",
+)
+@click.option(
+    "--inference",
+    type=click.Choice(["gibbs"]),
+    default="gibbs",
+    show_default=True,
+    help="How to fit.",
+)
+@click.option(
+    "--side-form",
+    type=click.Choice(["centred", "non-centred", "interwoven"]),
+    default="centred",
+    show_default=True,
+    help="How side features are drawn.",
+)
+@click.option("--sweeps", type=int, default=400, show_default=True, help="Of each chain.")
+@click.option("--burn-in", type=int, default=20, show_default=True, help="Sweeps not averaged.")
+@click.option("--thin", type=int, default=1, show_default=True, help="Average every so many.")
+@click.option("--chains", type=int, default=1, show_default=True, help="Independent runs.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    default=0,
+    show_default=True,
+    help="Of the split and of the draws.",
+)
+@click.option("--threads", type=int, help="The result does not depend on it.  [default: all]")
+@click.option("--budget", type=float, metavar="SECONDS", help="Stop in time.")
+@click.option(
+    "--holdout",
+    type=click.Choice(["paper", "random", "none"]),
+    default="paper",
+    show_default=True,
+    help="Which ratings to test on.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier fit in the folder.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+def fit(
+    data: str, model: str | None, rank: int, side_of: str | None, side_power: float | None,
+    precision: str | None, bounds: str | None, prior: str | None, bias: str | None,
+    inference: str, side_form: Any, sweeps: int, burn_in: int, thin: int, chains: int, seed: int,
+    threads: int | None, budget: float | None, holdout: str, out: Path | None, overwrite: bool,
+    quiet: bool, as_json: bool, **reading: Any,
+) -> None:  # fmt: skip
+    """Fit a model to DATA and test it on held-out ratings.
+
+    Example: bayesmf fit ml-1m --model side --precision robust --sweeps 400 --out side-robust
+    """
+    from bayesmf import cli_fit
+    from bayesmf.atomic import check_folder
+
+    replaces = cli_fit.is_fit if overwrite else None
+    if out is not None:
+        check_folder(out, replaces)
+    chosen = cli_fit.model_of(model, rank, side_of, side_power, precision, bounds, prior, bias)
+    sampler = bayesmf.Gibbs(chosen, sweeps, burn_in, thin, chains, seed, side_form, threads)
+    ratings = bayesmf.load(data, **reading)
+    if holdout == "none":
+        train, test = ratings.drop_unused(), None
+        held: dict[str, Any] = {"protocol": "none", "train": len(train)}
+    else:
+        cut = bayesmf.split(ratings, holdout, seed)  # type: ignore[arg-type]
+        train, test = cut
+        held = cut.describe()
+    done = cli_fit.fit_with_progress(sampler, train, test, budget, quiet)
+    facts = {"data": data, **cli_fit.facts_of(chosen, sampler, done, held)}
+    if out is not None:
+        cli_fit.save(out, facts, done, test, replaces)
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    error = "" if done.test_rmse is None else f"test RMSE {done.test_rmse:.4f} "
+    ended = f" ({done.stopped})" if done.stopped else ""
+    click.echo(f"{error}after {done.sweeps} sweeps in {done.seconds:.1f} s{ended}")
+    noise = done.diagnostics().get("noise precision")
+    if noise is not None:
+        click.echo(
+            f"noise precision: R-hat {noise['r_hat']:.3f}, {noise['ess']:.0f} effective draws"
+        )
+    if out is not None:
+        click.echo(f"written to {out}")

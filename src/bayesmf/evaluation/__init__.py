@@ -1,0 +1,1 @@
+"""How good a fit is, and how far its chains can be trusted."""

@@ -1,0 +1,1 @@
+"""Algorithms: each says only what it takes from a conditional."""

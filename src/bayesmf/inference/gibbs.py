@@ -1,0 +1,220 @@
+"""Gibbs sampling: from every conditional it takes a draw."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.inference.run import Callback, Clock, Progress
+from bayesmf.inference.sweep import Form, gibbs_sweep
+from bayesmf.kernels.reduce import predict
+from bayesmf.model.spec import Model
+from bayesmf.model.state import Data, State, random_start
+from bayesmf.prob.draws import Draws
+
+Array = NDArray[np.float64]
+MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+WATCHED = 16  # predictions whose traces are kept for the diagnostics
+
+
+@dataclass
+class Moments:
+    """Running mean and sum of squared deviations: memory does not grow with the draws."""
+
+    mean: Array
+    squares: Array
+    count: int = 0
+
+    def add(self, draw: Array) -> None:
+        """Take in one draw (Welford 1962)."""
+        self.count += 1
+        step = draw - self.mean
+        self.mean += step / self.count
+        self.squares += step * (draw - self.mean)
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviation of the draws."""
+        return np.sqrt(self.squares / max(self.count - 1, 1))
+
+
+@dataclass
+class GibbsFit:
+    """What sampling leaves: the last state of each chain, traces, and the test predictions."""
+
+    model: Model
+    states: list[State]
+    traces: dict[str, Array]  # (chain, sweep)
+    burn_in: int
+    predictions: Moments | None
+    test_rmse: float | None
+    rmse_by_sweep: list[float]
+    sweeps: int  # done, over all chains
+    seconds: float
+    stopped: str  # why it ended before its time, or nothing
+
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        """R-hat and effective sample size of every trace, after the burn-in."""
+        kept = {name: trace[:, self.burn_in :] for name, trace in self.traces.items()}
+        return {
+            name: {"r_hat": r_hat(trace), "ess": effective_sample_size(trace)}
+            for name, trace in kept.items()
+            if trace.shape[1] >= 4
+        }
+
+
+@dataclass(frozen=True)
+class Gibbs:
+    """A Gibbs sampler for a model: ``Gibbs(model, sweeps=400).fit(train, test)``.
+
+    ``burn_in`` sweeps are drawn before any prediction is averaged. ``form`` says how side features
+    are drawn; all forms have the same posterior. The same seed gives the same bits on any number
+    of threads.
+    """
+
+    model: Model = field(default_factory=Model.best)
+    sweeps: int = 400
+    burn_in: int = 20
+    thin: int = 1
+    chains: int = 1
+    seed: int = 0
+    form: Form = "centred"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.burn_in < self.sweeps:
+            raise DataError(
+                f"burn_in={self.burn_in} of sweeps={self.sweeps}: keep at least one sweep"
+            )
+        if self.thin < 1 or self.chains < 1:
+            raise DataError("thin and chains are 1 or more")
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise DataError(f"threads={self.threads}: choose 1 to {MOST_THREADS} on this machine")
+
+    def fit(
+        self,
+        train: Ratings,
+        test: Ratings | None = None,
+        *,
+        start: State | None = None,
+        callbacks: Sequence[Callback] = (),
+        budget: float | None = None,
+    ) -> GibbsFit:
+        """Sample; ``test`` is predicted along the way, ``budget`` is in seconds.
+
+        Ctrl-C ends the run with what has been sampled.
+        """
+        before = numba.get_num_threads()
+        numba.set_num_threads(self.threads or MOST_THREADS)
+        try:
+            with threadpool_limits(1):  # our threads are the only ones
+                return self._run(train, test, start, Clock(callbacks, budget))
+        finally:
+            numba.set_num_threads(before)
+
+    def _run(
+        self, train: Ratings, test: Ratings | None, start: State | None, clock: Clock
+    ) -> GibbsFit:
+        data = Data.of(train, self.model)
+        target = _Target(test, data) if test is not None and len(test) else None
+        watched = _Target(train, data, WATCHED)
+        states: list[State] = []
+        traces: list[dict[str, list[float]]] = []
+        curve: list[float] = []
+        for chain in range(self.chains):
+            state = (
+                random_start(self.model, data, self.seed, chain)
+                if start is None
+                else copy.deepcopy(start)
+            )
+            states.append(state)
+            traces.append({})
+            try:
+                for sweep in range(self.sweeps):
+                    draws = Draws(self.seed, chain, state.sweep + 1)
+                    gibbs_sweep(self.model, data, state, draws, self.form)
+                    _record(traces[-1], state, watched.predict(state))
+                    rmse = None
+                    if target is not None:
+                        kept = sweep >= self.burn_in and (sweep - self.burn_in) % self.thin == 0
+                        rmse = target.take(state, kept)
+                        curve.append(rmse)
+                    progress = Progress(chain, self.chains, sweep + 1, self.sweeps, clock.seconds,
+                                        rmse)  # fmt: skip
+                    if clock.stops(progress):
+                        break
+            except KeyboardInterrupt:
+                clock.reason = "interrupted"
+            if clock.reason:
+                break
+        done = [len(trace["noise precision"]) for trace in traces if trace]
+        if not done:
+            raise KeyboardInterrupt
+        shortest = min(done)
+        arrays = {
+            name: np.array([trace[name][:shortest] for trace in traces if trace])
+            for name in traces[0]
+        }
+        moments = None if target is None else target.moments
+        return GibbsFit(
+            model=self.model,
+            states=states,
+            traces=arrays,
+            burn_in=self.burn_in if shortest > self.burn_in else 0,
+            predictions=moments if moments is not None and moments.count else None,
+            test_rmse=curve[-1] if curve else None,
+            rmse_by_sweep=curve,
+            sweeps=sum(done),
+            seconds=clock.seconds,
+            stopped=clock.reason,
+        )
+
+
+class _Target:
+    """Pairs to predict after every sweep."""
+
+    def __init__(self, ratings: Ratings, data: Data, most: int | None = None) -> None:
+        rows = ratings.by_user
+        keep = slice(None)
+        if most is not None and len(ratings) > most:
+            keep = slice(None, None, len(ratings) // most)
+        self.user, self.item = rows.row_index[keep], rows.index[keep]
+        self.values = np.asarray(rows.values[keep], float)
+        self.mean = data.mean
+        self.moments = Moments(np.zeros(len(self.values)), np.zeros(len(self.values)))
+
+    def predict(self, state: State) -> Array:
+        out = np.empty(len(self.values))
+        predict(self.user, self.item, state.user.x, state.item.x, self.mean, out)
+        return out
+
+    def take(self, state: State, kept: bool) -> float:
+        """Predict, average if the draw is kept, and return the error of the average so far."""
+        draw = self.predict(state)
+        if kept:
+            self.moments.add(draw)
+        mean = self.moments.mean if self.moments.count else draw
+        return float(np.sqrt(np.mean((mean - self.values) ** 2)))
+
+
+def _record(trace: dict[str, list[float]], state: State, predictions: Array) -> None:
+    values: dict[str, Any] = {"noise precision": state.tau}
+    for name, side in (("user", state.user), ("item", state.item)):
+        values[f"{name} prior, log det"] = np.linalg.slogdet(side.precision)[1]
+        if len(side.W):
+            size = float(np.mean(side.offset[:, 1:] ** 2)) if side.size > 1 else 0.0
+            values[f"{name} offset, mean square"] = size
+    for number, value in enumerate(predictions):
+        values[f"prediction {number + 1}"] = value
+    for key, value in values.items():
+        trace.setdefault(key, []).append(float(value))

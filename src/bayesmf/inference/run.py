@@ -1,0 +1,63 @@
+"""The one loop: sweeps, callbacks, and the reasons to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; what a callback sees after every sweep."""
+
+    chain: int
+    chains: int
+    sweep: int  # done in this chain
+    sweeps: int
+    seconds: float  # since the start
+    rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
+
+
+Callback = Callable[[Progress], bool | None]
+"""Called after every sweep; returning True ends the run with what there is."""
+
+
+class Clock:
+    """Decides after every sweep whether to go on."""
+
+    def __init__(self, callbacks: Sequence[Callback], budget: float | None) -> None:
+        self.callbacks, self.budget = list(callbacks), budget
+        self.start = time.perf_counter()
+        self.reason = ""
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self.start
+
+    def stops(self, progress: Progress) -> bool:
+        """Tell the callbacks, and ask them and the budget."""
+        asked = [callback(progress) for callback in self.callbacks]
+        if any(asked):
+            self.reason = "a callback ended it"
+        elif self.budget is not None and progress.seconds >= self.budget:
+            self.reason = "the time was up"
+        return bool(self.reason)
+
+
+class Patience:
+    """Ends a run when the test error has not fallen by ``least`` for ``sweeps`` sweeps."""
+
+    def __init__(self, sweeps: int = 50, least: float = 1e-5) -> None:
+        self.sweeps, self.least = sweeps, least
+        self.best, self.at = float("inf"), 0
+
+    def __call__(self, progress: Progress) -> bool:
+        """Whether to stop."""
+        if progress.rmse is None or progress.sweep < self.at:
+            self.best, self.at = float("inf"), 0
+            return False
+        if progress.rmse < self.best - self.least:
+            self.best, self.at = progress.rmse, progress.sweep
+        return progress.sweep - self.at >= self.sweeps

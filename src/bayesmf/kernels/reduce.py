@@ -1,0 +1,47 @@
+"""Sums over rows in a fixed order, and predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from bayesmf.kernels import parallel
+
+BLOCK = 2048  # rows summed together, whatever the number of threads
+
+
+@parallel
+def weighted_moments(x, weight, first, end):
+    """sum w, sum w x and sum w x x' over the rows of x[:, first:end]."""
+    size = end - first
+    blocks = -(-x.shape[0] // BLOCK)
+    parts = np.zeros((blocks, size + 1, size + 1))
+    for block in prange(blocks):
+        part = parts[block]
+        for i in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
+            w = weight[i]
+            part[size, size] += w
+            for a in range(size):
+                scaled = w * x[i, first + a]
+                part[size, a] += scaled
+                for b in range(a + 1):
+                    part[a, b] += scaled * x[i, first + b]
+    total = np.zeros((size + 1, size + 1))
+    for block in range(blocks):
+        total += parts[block]
+    scatter = total[:size, :size]
+    for a in range(size):
+        for b in range(a):
+            scatter[b, a] = scatter[a, b]
+    return total[size, size], total[size, :size].copy(), scatter.copy()
+
+
+@parallel
+def predict(user, item, x, y, mean, out):
+    """mean + gamma_i + eta_j + S_i'T_j for every pair; x and y hold (bias, features)."""
+    for k in prange(len(out)):
+        i, j = user[k], item[k]
+        total = mean + x[i, 0] + y[j, 0]
+        for a in range(1, x.shape[1]):
+            total += x[i, a] * y[j, a]
+        out[k] = total

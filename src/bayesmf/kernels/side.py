@@ -1,0 +1,178 @@
+"""Side features: what a row's rated set adds to it, and the draws of W.
+
+Row i of one side is shifted by offset_i = c_i sum of W_k over the k it rated, c_i = n_i^-p.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from bayesmf.kernels import parallel, serial
+from bayesmf.kernels.gram import PANEL, gram
+from bayesmf.kernels.philox import bits, fill_normal, normal_quantile, to_unit
+
+COLUMNS = 4  # of W that are drawn side by side; each such strip is independent of the others
+
+
+@parallel
+def offsets(observed, W, c, out):
+    """out_i = c_i sum of W_k over the k that row i rated."""
+    for i in prange(len(c)):
+        for b in range(W.shape[1]):
+            out[i, b] = 0.0
+        for p in range(observed.starts[i], observed.starts[i + 1]):
+            k = observed.index[p]
+            for b in range(W.shape[1]):
+                out[i, b] += W[k, b]
+        for b in range(W.shape[1]):
+            out[i, b] *= c[i]
+
+
+@parallel
+def draw_centred(raters, c, spread, scale, mean, place, sample, residual, W):
+    """Every W_k in turn given the rows' own values S, in coordinates that decouple its columns.
+
+    There W_k ~ N(mean, 1) and row i's residual e_i = S_i - mu - offset_i has precision
+    spread_i scale_a in column a:
+
+    precision  1 + scale_a q_k,                  q_k = sum_i spread_i c_i^2
+    linear     mean_a + scale_a (sum_i spread_i c_i e_i + q_k W_k)
+    after      e_i -= c_i (new W_k - old W_k)
+
+    sums over the rows i in ``raters`` of k. ``residual`` and ``W`` are (strip, row, column).
+    """
+    for strip in prange(W.shape[0]):
+        total = np.empty(COLUMNS)
+        step = np.empty(COLUMNS)
+        for k in range(W.shape[1]):
+            q = 0.0
+            for a in range(COLUMNS):
+                total[a] = 0.0
+            for p in range(raters.starts[k], raters.starts[k + 1]):
+                i = raters.index[p]
+                weight = spread[i] * c[i]
+                q += weight * c[i]
+                for a in range(COLUMNS):
+                    total[a] += weight * residual[strip, i, a]
+            for a in range(COLUMNS):
+                precision = 1.0 + scale[strip, a] * q
+                linear = mean[strip, a] + scale[strip, a] * (total[a] + q * W[strip, k, a])
+                new = linear / precision
+                if sample:
+                    number = strip * COLUMNS + a
+                    first, second = bits(place, k, number // 2)
+                    word = second if number % 2 else first
+                    new += normal_quantile(to_unit(word)) / np.sqrt(precision)
+                step[a] = new - W[strip, k, a]
+                W[strip, k, a] = new
+            for p in range(raters.starts[k], raters.starts[k + 1]):
+                i = raters.index[p]
+                for a in range(COLUMNS):
+                    residual[strip, i, a] -= c[i] * step[a]
+
+
+@parallel
+def store_grams(observed, other, root, width, out):
+    """The matrix of ``gram`` for every row, both triangles."""
+    columns = len(width)
+    for i in prange(out.shape[0]):
+        panel = np.empty((PANEL, columns))
+        gram(observed, i, other, root, panel, out[i], width)
+        for a in range(columns):
+            for b in range(a):
+                out[i, b, a] = out[i, a, b]
+
+
+@parallel
+def squared_errors(grams, x, out):
+    """sum_j w_j (r_ij - fitted)^2 = [-x, 1]' A [-x, 1] for every row."""
+    columns = grams.shape[1]
+    for i in prange(len(out)):
+        total = grams[i, columns - 1, columns - 1]
+        for a in range(columns - 1):
+            inner = -2.0 * grams[i, columns - 1, a]
+            for b in range(columns - 1):
+                inner += grams[i, a, b] * x[i, b]
+            total += x[i, a] * inner
+        out[i] = max(total, 0.0)
+
+
+@serial
+def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, sample, x, W):
+    """Every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
+
+    precision  prior + sum_i c_i^2 weight_i A_i
+    linear     prior mean term + sum_i c_i g_i + (sum_i c_i^2 weight_i A_i) W_k
+    after      g_i -= c_i weight_i A_i (new - old),   S_i += c_i (new - old)
+
+    g_i = weight_i (h_i - A_i S_i) is the gradient of the likelihood in S_i. Columns before
+    ``first`` (a bias that side features do not shift) are left alone.
+    """
+    size = prior.shape[0]
+    last = grams.shape[1] - 1
+    end = first + size
+    g = np.zeros((x.shape[0], size))
+    for i in range(x.shape[0]):
+        for a in range(size):
+            total = grams[i, last, first + a]
+            for b in range(end):
+                total -= grams[i, first + a, b] * x[i, b]
+            g[i, a] = weight[i] * total
+    P = np.empty((size, size))
+    step = np.empty(size)
+    draws = np.empty(size)
+    for k in range(W.shape[0]):
+        P[:] = 0.0
+        step[:] = linear
+        for p in range(raters.starts[k], raters.starts[k + 1]):
+            i = raters.index[p]
+            factor = c[i] * c[i] * weight[i]
+            for a in range(size):
+                step[a] += c[i] * g[i, a]
+                for b in range(a + 1):
+                    P[a, b] += factor * grams[i, first + a, first + b]
+        for a in range(size):
+            for b in range(size):
+                step[a] += (P[a, b] if b <= a else P[b, a]) * W[k, first + b]
+        for a in range(size):
+            for b in range(a + 1):
+                P[a, b] += prior[a, b]
+        if sample:
+            fill_normal(place, k, draws)
+        else:
+            draws[:] = 0.0
+        _solve_one(P, step, draws, size)
+        for a in range(size):
+            new = step[a]
+            step[a] = new - W[k, first + a]
+            W[k, first + a] = new
+        for p in range(raters.starts[k], raters.starts[k + 1]):
+            i = raters.index[p]
+            factor = c[i] * weight[i]
+            for a in range(size):
+                total = 0.0
+                for b in range(size):
+                    total += grams[i, first + a, first + b] * step[b]
+                g[i, a] -= factor * total
+                x[i, first + a] += c[i] * step[a]
+
+
+@serial
+def _solve_one(Q, x, noise, size):
+    """x becomes Q^-1 x + L^-T noise; the lower triangle of Q becomes L."""
+    for j in range(size):
+        for i in range(j, size):
+            total = Q[i, j]
+            for k in range(j):
+                total -= Q[i, k] * Q[j, k]
+            Q[i, j] = np.sqrt(total) if i == j else total / Q[j, j]
+    for i in range(size):
+        for k in range(i):
+            x[i] -= Q[i, k] * x[k]
+        x[i] /= Q[i, i]
+    for i in range(size - 1, -1, -1):
+        x[i] += noise[i]
+        for k in range(i + 1, size):
+            x[i] -= Q[k, i] * x[k]
+        x[i] /= Q[i, i]

@@ -1,0 +1,141 @@
+"""Everything a chain knows at one moment, and the ratings in the form the kernels take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.kernels.gram import padded
+from bayesmf.kernels.rows import Observed, batches
+from bayesmf.kernels.side import offsets
+from bayesmf.model.spec import Model
+from bayesmf.prob.draws import Draws
+
+Array = NDArray[np.float64]
+Name = Literal["user", "item"]
+
+
+@dataclass(frozen=True)
+class SideData:
+    """The ratings by the rows of one side; an item is a user of the transposed data."""
+
+    name: Name
+    observed: Observed
+    counts: NDArray[np.int64]
+    power: float
+
+    @property
+    def shrink(self) -> Array:
+        """c_i = n_i^-p, and 0 for a row without ratings."""
+        n = np.maximum(self.counts, 1).astype(float)
+        return np.where(self.counts > 0, n**-self.power, 0.0)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training ratings, both ways, centred by their mean."""
+
+    user: SideData
+    item: SideData
+    mean: float
+    size: int
+
+    @classmethod
+    def of(cls, ratings: Ratings, model: Model) -> Data:
+        """Prepare ratings for a model."""
+        sides: list[SideData] = []
+        names: tuple[Name, Name] = ("user", "item")
+        for name, rows in zip(names, (ratings.by_user, ratings.by_item), strict=True):
+            order = batches(rows.counts)
+            observed = Observed(rows.starts, rows.index, rows.values, ratings.mean, order)
+            sides.append(SideData(name, observed, rows.counts, model.side_power))
+        return cls(sides[0], sides[1], ratings.mean, len(ratings))
+
+
+@dataclass
+class Side:
+    """The parameters of one side."""
+
+    x: Array  # (rows, padded width): bias, features S (own part and offset together), zeros
+    mean: Array  # mu of the own part
+    precision: Array  # Lambda of the own part
+    noise: Array  # alpha_i
+    spread: Array  # Student-t: the precision of row i is this times Lambda
+    W: Array  # (rows of the other side, size), or no rows without side features
+    W_mean: Array
+    W_precision: Array
+    offset: Array  # c_i sum of W over the rated set; no rows without side features
+
+    @property
+    def size(self) -> int:
+        """Columns that are parameters."""
+        return len(self.mean)
+
+    @property
+    def own(self) -> Array:
+        """U_i = S_i - offset_i, with the bias."""
+        values = self.x[:, : self.size]
+        return values - self.offset if len(self.offset) else values
+
+
+@dataclass
+class State:
+    """One point of the parameter space."""
+
+    user: Side
+    item: Side
+    tau: float
+    sweep: int = 0
+    errors: dict[str, Any] = field(default_factory=dict)
+
+    def width(self) -> tuple[int, ...]:
+        """Tells the kernels, by its length, how wide the rows are."""
+        return (0,) * int(self.user.x.shape[1])
+
+
+START_SD = 0.3
+TAU, START = 40, 48  # numbers of parameters' random streams
+STREAMS = {"rows": 0, "noise": 1, "spread": 2, "hyper": 3, "W": 5, "W_hyper": 6, "W_free": 7}
+
+
+def stream(draws: Draws, side: Name, what: str, group: int = 0) -> Draws:
+    """The random numbers of one parameter of one side."""
+    return draws.of(STREAMS[what] + group + (16 if side == "item" else 0))
+
+
+def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
+    """Small random values everywhere, unit precisions.
+
+    Nothing starts at zero: a block of zeros would draw an enormous prior precision, which would
+    hold the block near zero for hundreds of sweeps.
+    """
+    draws = Draws(seed, chain)
+    sides = []
+    for number, (mine, other) in enumerate(((data.user, data.item), (data.item, data.user))):
+        rows, others, size = len(mine.counts), len(other.counts), model.size
+        x = np.zeros((rows, padded(size + 1)))
+        x[:, :size] = START_SD * draws.of(START + number).normals(rows, size)
+        has_side = model.has_side(mine.name)
+        W = np.zeros((others if has_side else 0, size))
+        if has_side:
+            first = model.first_side
+            W[:, first:] = START_SD * draws.of(START + 2 + number).normals(others, size - first)
+        side = Side(
+            x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows), W, np.zeros(size),
+            np.eye(size), np.zeros((rows if has_side else 0, size)),
+        )  # fmt: skip
+        if has_side:
+            refresh_offset(side, mine)
+            if not model.has_own(mine.name):
+                x[:, 1:size] = side.offset[:, 1:]
+        sides.append(side)
+    return State(sides[0], sides[1], 1.0)
+
+
+def refresh_offset(side: Side, data: SideData) -> None:
+    """Compute the offsets of one side from its W."""
+    offsets(data.observed, side.W, data.shrink, side.offset)

@@ -1,0 +1,1 @@
+"""Distributions and the random numbers they are drawn with."""

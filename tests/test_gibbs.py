@@ -1,0 +1,216 @@
+"""Running chains: the same bits on any threads, stopping, exact small cases."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bayesmf import DataError, Gibbs, Hyper, Model, load, split
+from bayesmf.cli import main
+from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.inference.run import Patience, Progress
+from bayesmf.inference.sweep import gibbs_sweep
+from bayesmf.model.state import Data, random_start
+from bayesmf.prob.draws import Draws
+from variants import BASE, VARIANTS, small_ratings
+
+HASH = """
+import hashlib, sys
+import bayesmf
+from bayesmf import Gibbs, Model
+train, test = bayesmf.split(bayesmf.load("demo"), "paper")
+fit = Gibbs(Model.best(5), sweeps=4, burn_in=1, threads=int(sys.argv[1])).fit(train, test)
+s = fit.states[0]
+parts = [s.user.x, s.item.x, s.user.W, s.item.W, fit.predictions.mean]
+print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
+"""
+
+
+def digest(fit) -> str:
+    state = fit.states[0]
+    parts = (state.user.x, state.item.x, state.user.W, state.item.W, state.user.noise)
+    return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
+
+
+def test_the_same_bits_on_1_2_and_5_threads():
+    found = set()
+    for threads in (1, 2, 5):
+        done = subprocess.run(
+            [sys.executable, "-c", HASH, str(threads)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "NUMBA_NUM_THREADS": "5"},
+        )
+        found.add(done.stdout)  # fmt: skip
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_contract(name):
+    """Every variant runs, repeats itself by seed, and differs between seeds and chains."""
+    train = small_ratings(30, 20)
+    sampler = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, chains=2, seed=3, form="interwoven")
+    one, two = sampler.fit(train, train), sampler.fit(train, train)
+    assert digest(one) == digest(two)
+    assert one.test_rmse == two.test_rmse
+    assert np.isfinite(one.test_rmse)
+    assert one.traces["noise precision"].shape == (2, 6)
+    assert not np.array_equal(*one.traces["noise precision"])
+    other = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, seed=4).fit(train, train)
+    assert digest(other) != digest(one)
+    assert one.predictions.count == 8
+    assert len(one.rmse_by_sweep) == 12
+
+
+def test_bias_only_is_linear_regression():
+    """With items and precisions held, a user's bias has a known Gaussian posterior."""
+    hyper = Hyper(bias_mean=0.0, bias_precision=2.0)
+    model = Model(features="none", bias="fixed", hyper=hyper)
+    ratings = small_ratings(8, 6)
+    data = Data.of(ratings, model)
+    state = random_start(model, data, 0)
+    drawn = []
+    for k in range(4000):
+        state.item.x[:, 0], state.tau = 0.0, 1.5
+        gibbs_sweep(model, data, state, Draws(0, sweep=k), "centred")
+        drawn.append(state.user.x[:, 0].copy())
+    n = ratings.by_user.counts
+    total = np.bincount(ratings.by_user.row_index, ratings.values - ratings.mean, minlength=8)
+    precision = 2.0 + 1.5 * n
+    z = (np.mean(drawn, axis=0) - 1.5 * total / precision) * np.sqrt(precision * 4000)
+    assert np.abs(z).max() < 4.5
+    assert np.var(drawn, axis=0) * precision == pytest.approx(np.ones(8), abs=5 * np.sqrt(2 / 4000))
+
+
+def test_transposing_the_data_transposes_the_model():
+    """An item is a user of the transposed data: same law, so same error within chance."""
+    train, test = split(load("demo"), "paper", seed=0)
+    model = Model(rank=4, features="side", side_of="user")
+    turned = Model(rank=4, features="side", side_of="item")
+    one = Gibbs(model, sweeps=60).fit(train, test)
+    other = Gibbs(turned, sweeps=60).fit(train.T, test.T)
+    assert one.test_rmse == pytest.approx(other.test_rmse, abs=0.003)
+
+
+def test_side_features_and_features_pay_on_the_demo_data():
+    train, test = split(load("demo"), "paper", seed=0)
+    rmse = {
+        name: Gibbs(model, sweeps=80).fit(train, test).test_rmse
+        for name, model in (
+            ("none", Model(features="none")),
+            ("no side", Model(rank=6, features="user-item")),
+            ("side", Model(rank=6)),
+        )
+    }
+    assert rmse["none"] > rmse["no side"] + 0.02
+    assert rmse["no side"] > rmse["side"] + 0.001
+
+
+def test_reasons_to_stop():
+    train = small_ratings(30, 20)
+    sampler = Gibbs(BASE, sweeps=500, burn_in=2)
+    seen: list[Progress] = []
+
+    def third(progress: Progress) -> bool:
+        seen.append(progress)
+        return progress.sweep == 3
+
+    fit = sampler.fit(train, train, callbacks=[third])
+    assert (fit.sweeps, fit.stopped) == (3, "a callback ended it")
+    assert [p.sweep for p in seen] == [1, 2, 3]
+    fit = sampler.fit(train, train, budget=0.0)
+    assert (fit.sweeps, fit.stopped) == (1, "the time was up")
+
+    def interrupt(progress: Progress) -> None:
+        if progress.sweep == 5:
+            raise KeyboardInterrupt
+
+    fit = sampler.fit(train, train, callbacks=[interrupt])
+    assert (fit.sweeps, fit.stopped) == (5, "interrupted")
+    assert fit.predictions.count == 3
+    patient = Patience(sweeps=2, least=10.0)
+    assert sampler.fit(train, train, callbacks=[patient]).sweeps < 10
+
+
+def test_a_given_start_is_where_the_chain_begins():
+    train = small_ratings(30, 20)
+    first = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train)
+    rest = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train, start=first.states[0])
+    whole = Gibbs(BASE, sweeps=10, burn_in=0).fit(train, train)
+    assert digest(rest) == digest(whole)
+    assert first.states[0].sweep == 5
+
+
+def test_settings_that_make_no_sense():
+    for wrong, match in (({"sweeps": 5, "burn_in": 5}, "burn_in=5"), ({"thin": 0}, "thin"),
+                         ({"threads": 10_000}, "threads=10000")):  # fmt: skip
+        with pytest.raises(DataError, match=match):
+            Gibbs(BASE, **wrong)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, -0.4])
+def test_effective_sample_size_of_an_autoregression(phi):
+    """n (1 - phi) / (1 + phi) is exact; the estimate of 4 x 4000 draws is good to 20 %."""
+    rng = np.random.default_rng(1)
+    x = np.zeros((4, 4000))
+    e = rng.normal(size=x.shape)
+    for t in range(1, x.shape[1]):
+        x[:, t] = phi * x[:, t - 1] + e[:, t]
+    assert effective_sample_size(x) == pytest.approx(16_000 * (1 - phi) / (1 + phi), rel=0.2)
+    assert r_hat(x) == pytest.approx(1.0, abs=0.02)
+    assert r_hat(x / x.std() + np.arange(4)[:, None]) > 1.2
+    assert r_hat(x[:1] / x.std() + np.linspace(0, 5, 4000)) > 1.2
+
+
+def test_fit_as_a_command(tmp_path):
+    runner = CliRunner()
+    out = tmp_path / "fit"
+    args = ["fit", "demo", "--model", "side", "--precision", "robust", "--inference", "gibbs",
+            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--holdout", "paper", "--seed", "0",
+            "--out", str(out), "--json", "--quiet"]  # fmt: skip
+    done = runner.invoke(main, args)
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.output.splitlines()[-1])
+    assert facts["sweeps"] == 8
+    assert 0.7 < facts["test_rmse"] < 1.1
+    assert facts["model"]["precision"] == "robust"
+    rows = load(out / "predictions.csv", rating="mean")
+    assert len(rows) == facts["holdout"]["test"]
+    saved = json.loads((out / "fit.json").read_text())
+    assert saved["test_rmse"] == facts["test_rmse"]
+    assert len(saved["rmse_by_sweep"]) == 8
+    again = runner.invoke(main, args)
+    assert again.exit_code == 2
+    assert "exists already" in again.output
+    assert runner.invoke(main, [*args, "--overwrite"]).exit_code == 0
+    plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--quiet"])
+    assert "test RMSE 0." in plain.output
+    none = runner.invoke(main, ["fit", "demo", "--model", "none", "--bounds", "2", "--precision",
+                                "truncated", "--holdout", "none", "--sweeps", "3", "--burn-in", "1",
+                                "--quiet", "--json"])  # fmt: skip
+    assert json.loads(none.output)["model"]["bounds"] == [0.5, 2.0]
+    bad = runner.invoke(main, ["fit", "demo", "--bounds", "x"])
+    assert bad.exit_code == 2
+    assert "write LOW:HIGH, or N" in bad.output
+
+
+def test_the_default_model_is_the_best_known(tmp_path):
+    done = CliRunner().invoke(main, ["fit", "demo", "--rank", "2", "--sweeps", "2", "--burn-in",
+                                     "0", "--quiet", "--json"])  # fmt: skip
+    model = json.loads(done.output)["model"]
+    assert (model["features"], model["side_of"], model["side_power"]) == ("side", "both", 0.5)
+    assert (model["precision"], model["bias"]) == ("robust", "joint")
+
+
+def test_importing_does_not_load_the_compiler():
+    code = "import sys, bayesmf; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,100 @@
+"""The registry of variants that every check of the model runs over, and small worlds for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bayesmf.data.ids import Ids
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.scale import Scale
+from bayesmf.model.spec import Hyper, Model
+from bayesmf.model.state import Data, Side, State, random_start, refresh_offset
+
+# Priors with lighter tails than the defaults, so that small worlds have finite moments.
+HYPER = Hyper(feature_mean=0.3, feature_count=3.0, feature_degrees=9.0, feature_scale=0.2,
+              noise_shape=5.0, noise_rate=4.0, bias_shape=4.0, bias_rate=2.0, bias_mean=0.2,
+              bias_precision=2.0, student_degrees=6.0)  # fmt: skip
+BASE = Model(rank=2, features="user-item", hyper=HYPER)
+VARIANTS: dict[str, Model] = {
+    "biases": replace(BASE, features="none"),
+    "biases, fixed prior": replace(BASE, features="none", bias="fixed"),
+    "no side": BASE,
+    "no side, fixed bias prior": replace(BASE, bias="fixed"),
+    "no side, joint bias": replace(BASE, bias="joint"),
+    "no side, robust": replace(BASE, precision="robust"),
+    "no side, truncated": replace(BASE, precision="truncated"),
+    "no side, student-t": replace(BASE, prior="student-t"),
+    "user side": replace(BASE, features="side"),
+    "item side": replace(BASE, features="side", side_of="item"),
+    "both sides": replace(BASE, features="side", side_of="both", side_power=0.5),
+    "both sides, joint bias": replace(
+        BASE, features="side", side_of="both", side_power=0.5, bias="joint"
+    ),
+    "user side, robust": replace(BASE, features="side", precision="robust"),
+    "both sides, joint bias, robust, student-t": replace(
+        BASE, features="side", side_of="both", side_power=0.5, bias="joint", precision="robust",
+        prior="student-t",
+    ),
+    "item side, truncated, student-t": replace(
+        BASE, features="side", side_of="item", precision="truncated", prior="student-t"
+    ),
+    "user side only": replace(BASE, features="side-only"),
+    "item side only, robust": replace(
+        BASE, features="side-only", side_of="item", precision="robust"
+    ),
+    "both sides only, truncated": replace(
+        BASE, features="side-only", side_of="both", precision="truncated", bias="fixed"
+    ),
+}  # fmt: skip
+
+
+def small_ratings(n_users: int = 5, n_items: int = 4, seed: int = 0) -> Ratings:
+    """A small incomplete table; one user and one item have no rating at all."""
+    rng = np.random.default_rng(seed)
+    full = rng.random((n_users, n_items)) < 0.6
+    full[0] = True
+    full[:, 0] = True
+    full[-1], full[:, -1] = False, False
+    user, item = np.nonzero(full)
+    values = rng.normal(0, 1, len(user))
+    return Ratings.from_sorted(
+        Ids(np.arange(n_users)), Ids(np.arange(n_items)), user.astype(np.int32),
+        item.astype(np.int32), values, None, Scale(-9, 9),
+    )  # fmt: skip
+
+
+def random_state(model: Model, data: Data, seed: int = 0) -> State:
+    """A state far from anything special."""
+    rng = np.random.default_rng(seed)
+    state = random_start(model, data, seed)
+    state.tau = rng.gamma(3.0, 0.5)
+    for side, mine in ((state.user, data.user), (state.item, data.item)):
+        _scatter(model, side, mine.name, rng)
+        if len(side.W):
+            refresh_offset(side, mine)
+            if not model.has_own(mine.name):
+                side.x[:, 1 : side.size] = side.offset[:, 1:]
+    return state
+
+
+def _scatter(model: Model, side: Side, name: str, rng: np.random.Generator) -> None:
+    size, rows = side.size, len(side.x)
+    side.x[:, :size] = rng.normal(0, 1, (rows, size))
+    side.mean[:] = rng.normal(0, 1, size)
+    side.precision[:] = 0.0
+    for group in model.groups(name):
+        columns = slice(group.first, group.end)
+        root = rng.normal(0, 1, (group.end - group.first,) * 2)
+        side.precision[columns, columns] = root @ root.T + np.eye(len(root))
+    if model.precision != "constant":
+        side.noise[:] = rng.uniform(0.6, 1.9, rows)
+    if model.prior == "student-t" and model.has_own(name):
+        side.spread[:] = rng.gamma(3.0, 0.4, rows)
+    if len(side.W):
+        first = model.first_side
+        side.W[:, first:] = rng.normal(0, 1, (len(side.W), size - first))
+        side.W_mean[first:] = rng.normal(0, 1, size - first)
+        root = rng.normal(0, 1, (size - first,) * 2)
+        side.W_precision[first:, first:] = root @ root.T + np.eye(size - first)
