@@ -121,7 +121,7 @@ def growth() -> None:
     print("\n| ratings | s a sweep | bytes a rating | exponent from the row above |")
     print("|---|---|---|---|")
     before = None
-    for size in (100_000, 1_000_000, 10_000_000, 30_000_000):
+    for size in (100_000, 1_000_000, 10_000_000):
         data_set, _ = generate(World(size // 150, max(size // 1000, 700), size))
         data = Data.of(data_set, NO_SIDE)
         (seconds,) = best(3, sweeper(NO_SIDE, data))
@@ -155,7 +155,7 @@ def forms() -> None:
     """Effective draws a second of the three ways to draw side features, after a common burn-in."""
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     model = Model()
-    for name, sweeps in (("ml-1m", 200), ("epinions", 60)):
+    for name, sweeps in (("ml-1m", 100), ("epinions", 30)):
         train = ratings(name)
         data = Data.of(train, model)
         print(
@@ -164,7 +164,7 @@ def forms() -> None:
         )
         for form in ("centred", "non-centred", "interwoven"):  # fmt: skip
             state = random_start(model, data, 0)
-            for _ in range(50):  # the same burn-in for all
+            for _ in range(40):  # the same burn-in for all
                 gibbs_sweep(model, data, state, Draws(0, 0, state.sweep + 1), "centred")
             trace, begin = [], time.perf_counter()
             for _ in range(sweeps):

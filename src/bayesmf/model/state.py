@@ -97,7 +97,7 @@ class State:
         return (0,) * int(self.user.x.shape[1])
 
 
-START_SD = 0.3
+START_SD, START_COUNT = 0.3, 400.0
 TAU, START = 40, 48  # numbers of parameters' random streams
 STREAMS = {"rows": 0, "noise": 1, "spread": 2, "hyper": 3, "W": 5, "W_hyper": 6, "W_free": 7}
 
@@ -110,20 +110,26 @@ def stream(draws: Draws, side: Name, what: str, group: int = 0) -> Draws:
 def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     """Small random values everywhere, unit precisions.
 
-    Nothing starts at zero: a block of zeros would draw an enormous prior precision, which would
-    hold the block near zero for hundreds of sweeps.
+    A block's spread and its prior precision follow one another slowly, so the start matters for
+    hundreds of sweeps. Biases begin at a plausible spread, features well below it, rows with few
+    ratings lowest of all, because the chain grows what the data ask for faster than it shrinks
+    what they do not. Nothing begins at zero, from which it would hardly move.
     """
     draws = Draws(seed, chain)
     sides = []
     for number, (mine, other) in enumerate(((data.user, data.item), (data.item, data.user))):
         rows, others, size = len(mine.counts), len(other.counts), model.size
         x = np.zeros((rows, padded(size + 1)))
-        x[:, :size] = START_SD * draws.of(START + number).normals(rows, size)
+        sd = START_SD * np.sqrt(mine.counts / (mine.counts + START_COUNT))
+        x[:, :size] = draws.of(START + number).normals(rows, size)
+        x[:, 0] *= START_SD
+        x[:, 1:size] *= sd[:, None]
         has_side = model.has_side(mine.name)
         W = np.zeros((others if has_side else 0, size))
         if has_side:
             first = model.first_side
-            W[:, first:] = START_SD * draws.of(START + 2 + number).normals(others, size - first)
+            sd = START_SD * np.sqrt(other.counts / (other.counts + START_COUNT))
+            W[:, first:] = sd[:, None] * draws.of(START + 2 + number).normals(others, size - first)
         side = Side(
             x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows), W, np.zeros(size),
             np.eye(size), np.zeros((rows if has_side else 0, size)),
