@@ -95,8 +95,8 @@ def test_transposing_the_data_transposes_the_model():
     train, test = split(load("demo"), "paper", seed=0)
     model = Model(rank=4, features="side", side_of="user")
     turned = Model(rank=4, features="side", side_of="item")
-    one = Gibbs(model, sweeps=60).fit(train, test)
-    other = Gibbs(turned, sweeps=60).fit(train.T, test.T)
+    one = Gibbs(model, sweeps=250, burn_in=100).fit(train, test)
+    other = Gibbs(turned, sweeps=250, burn_in=100).fit(train.T, test.T)
     assert one.test_rmse == pytest.approx(other.test_rmse, abs=0.003)
 
 
