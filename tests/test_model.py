@@ -231,6 +231,26 @@ def test_the_centred_kernel_is_the_conditional(world, monkeypatch):
         assert np.abs(np.cov(white.T) - np.eye(white.shape[1])).max() < 5 * np.sqrt(2 / 4000)
 
 
+def test_n_for_n_squared_in_the_centred_form_is_noticed(monkeypatch):
+    """The comparison with the conditional sees c_i for c_i^2, which Geweke's test hardly does."""
+    model = VARIANTS["user side"]
+    data = Data.of(small_ratings(), model)
+    found = []
+    for power in (1.0, 0.5):
+
+        def draw(raters, c, *rest, power=power):
+            draw_centred(raters, c**power, *rest[:4], False, *rest[5:])
+
+        state = random_state(model, data)
+        monkeypatch.setattr(sweep, "draw_centred", draw)
+        sweep._draw_centred(model, data.user, data.item, state.user, Draws(0))
+        found.append(state.user.W[0, 1:].copy())
+    fresh = random_state(model, data)
+    right = conditionals.centred_side(fresh, data.user, data.item, 0, model).mean()
+    assert found[0] == pytest.approx(right, rel=1e-8, abs=1e-8)
+    assert np.abs(found[1] - right).max() > 0.01
+
+
 def test_a_table_of_variants_names_every_choice():
     used = {(key, value) for m in VARIANTS.values() for key, value in vars(m).items()
             if isinstance(value, str)}  # fmt: skip

@@ -110,17 +110,6 @@ def offset_left_out(monkeypatch):
     return "user side", 400
 
 
-def n_for_n_squared(monkeypatch):
-    """c_i once instead of squared in the centred form: as if every set had one member."""
-    right = sweeping.draw_centred
-
-    def draw(raters, c, *rest):
-        right(raters, np.sqrt(c), *rest)
-
-    monkeypatch.setattr(sweeping, "draw_centred", draw)
-    return "user side", 2500
-
-
 def reused_counter(monkeypatch):
     """The same random numbers in every sweep of a replicate."""
     right = sweeping.stream
@@ -143,8 +132,7 @@ def stale_scatter(monkeypatch):
     return "no side", 800
 
 
-MUTATIONS = [wrong_rate, wrong_tau, no_prior_mean, offset_left_out, n_for_n_squared,
-             reused_counter, stale_scatter]  # fmt: skip
+MUTATIONS = [wrong_rate, wrong_tau, no_prior_mean, offset_left_out, reused_counter, stale_scatter]
 
 
 @pytest.mark.slow
