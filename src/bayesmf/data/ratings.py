@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from bayesmf.data import columns as cols
 from bayesmf.data.columns import Columns
-from bayesmf.data.ids import Ids, Place, encode
+from bayesmf.data.ids import Ids, encode
 from bayesmf.data.scale import Scale
+from bayesmf.data.values import check_times, check_values, compact, compact_times
 from bayesmf.errors import DataError
 
 Duplicates = Literal["error", "last", "mean"]
@@ -144,8 +145,8 @@ class Ratings:
         del user_column
         items, item = encode(item_column, "item", place, untyped, item_ids == "text")
         del item_column
-        values = _check_values(column, place, declared)
-        times = None if time is None else _check_times(time, place)
+        values = check_values(column, place, declared)
+        times = None if time is None else check_times(time, place)
         del column, time
         pa.default_memory_pool().release_unused()
         order = _sort(user, item, len(users), len(items))
@@ -165,7 +166,7 @@ class Ratings:
                 declared = Scale(declared.low, declared.high)  # means fall between the steps
         values = compact(values)[order]
         if times is not None:
-            times = _compact_times(times)[order]
+            times = compact_times(times)[order]
         if declared is None:
             declared = Scale.inferred(pc.unique(pa.array(values)).to_numpy().astype(float))
         return cls.from_sorted(users, items, user, item, values, times, declared, name)
@@ -348,84 +349,3 @@ def _merge(
         values = values.copy()
         values[order[last]] = np.add.reduceat(values[order], start) / size
     return values, last
-
-
-def _check_values(
-    column: pa.ChunkedArray, place: Place, declared: Scale | None
-) -> NDArray[np.float64]:
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-            or pa.types.is_decimal(column.type)):  # fmt: skip
-        row = 0
-        raise DataError(
-            f"{place(row)}: the rating {column[row].as_py()!r} is {column.type}, not a number; "
-            "convert the column first"
-        )
-    if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        raise DataError(f"{place(row)}: the rating is missing; leave out pairs without a rating")
-    values: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
-    finite = np.isfinite(values)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise DataError(
-            f"{place(row)}: the rating is {values[row]}; leave out the row or give a finite number"
-        )
-    if declared is not None:
-        held = declared.holds(values)
-        if not held.all():
-            row = int(np.argmin(held))
-            raise DataError(
-                f"{place(row)}: the rating {values[row]:g} is not on the scale {declared}; "
-                "correct it or declare another --scale (scale= in Python)"
-            )
-    return values
-
-
-def _check_times(column: pa.ChunkedArray, place: Place) -> NDArray[np.int64]:
-    """Whole seconds (or whatever unit integers are in), from integers, whole floats or dates."""
-    kind = column.type
-    row = 0
-    if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        dates = column.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False)
-        return dates.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
-    elif pa.types.is_integer(kind):
-        return column.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
-    elif pa.types.is_floating(kind):
-        numbers = column.to_numpy()
-        whole = np.abs(numbers) < 2.0**53
-        whole &= numbers == np.round(numbers)
-        if whole.all():
-            return numbers.astype(np.int64)  # type: ignore[no-any-return]
-        row = int(np.argmin(whole))
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        row = next((k for k, value in enumerate(column) if not _is_date(value)), 0)
-    raise DataError(
-        f"{place(row)}: the time {column[row].as_py()!r} is neither whole seconds since 1970 nor a "
-        "date like the others; correct it, or ignore times with --time-col none (time='none' in "
-        "Python)"
-    )
-
-
-def _is_date(text: pa.Scalar) -> bool:
-    try:
-        return text.cast(pa.timestamp("s")) is not None
-    except pa.ArrowInvalid:
-        return False
-
-
-def compact(values: NDArray[np.float64]) -> NDArray[Any]:
-    """The smallest of int8, float32 and float64 that holds every value exactly."""
-    whole = (values == np.round(values)).all() and values.min() >= -128 and values.max() <= 127
-    if whole:
-        return values.astype(np.int8)
-    with np.errstate(over="ignore"):
-        single = values.astype(np.float32)
-    return single if np.array_equal(single, values) else values
-
-
-def _compact_times(times: NDArray[np.int64]) -> NDArray[Any]:
-    bounds = np.iinfo(np.int32)
-    fits = times.min() >= bounds.min and times.max() <= bounds.max
-    return times.astype(np.int32) if fits else times

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
 from bayesmf.data.random import generator
-from bayesmf.data.ratings import Ratings, compact
+from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
+from bayesmf.data.values import compact
 from bayesmf.errors import DataError
 
 Array = NDArray[np.float64]

@@ -32,7 +32,7 @@ def gibbs_sweep(model: Model, data: Data, state: State, draws: Draws, form: Form
     which need the squared errors that the rows' draw leaves behind.
     """
     for mine, other in ((data.user, data.item), (data.item, data.user)):
-        me, others = _sides(state, mine)
+        me, others = state.sides(mine.name)
         if model.has_side(mine.name):
             _draw_side(model, mine, other, me, others, state, draws, form)
         _draw_hyper(model, mine, me, draws)
@@ -156,7 +156,3 @@ def _draw_centred(model: Model, data: SideData, raters: SideData, me: Side, draw
                  cut(residual @ into), W)  # fmt: skip
     flat = W.transpose(1, 0, 2).reshape(len(me.W), -1)[:, : len(scale)]
     me.W[:, columns] = flat @ B.T
-
-
-def _sides(state: State, data: SideData) -> tuple[Side, Side]:
-    return (state.user, state.item) if data.name == "user" else (state.item, state.user)

@@ -59,7 +59,7 @@ def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
 
     where P_i is Lambda, with its features' part times the Student-t scale of row i.
     """
-    me, other = _sides(state, data)
+    me, other = state.sides(data.name)
     prior = row_precision(me, i, model, data)
     mean = me.mean + (me.offset[i] if len(me.offset) else 0.0)
     precision, linear = prior.copy(), prior @ mean
@@ -87,7 +87,7 @@ def centred_side(state: State, data: SideData, raters: SideData, k: int, model: 
     precision  Lambda_W + sum_i c_i^2 P_i
     linear     Lambda_W mu_W + sum_i c_i P_i (S_i - mu - offset_i without k's share)
     """
-    me, _ = _sides(state, data)
+    me, _ = state.sides(data.name)
     columns = slice(model.first_side, me.size)
     precision = me.W_precision[columns, columns].copy()
     linear = precision @ me.W_mean[columns]
@@ -106,7 +106,7 @@ def free_side(state: State, data: SideData, raters: SideData, k: int, model: Mod
     precision  Lambda_W + sum_i c_i^2 A_i
     linear     Lambda_W mu_W + sum_i c_i sum_j w_ij z_j (r_ij - eta_j - z_j'(x_i - c_i W_k))
     """
-    me, other = _sides(state, data)
+    me, other = state.sides(data.name)
     columns = slice(model.first_side, me.size)
     precision = me.W_precision[columns, columns].copy()
     linear = precision @ me.W_mean[columns]
@@ -127,7 +127,3 @@ def rated(data: SideData, i: int) -> list[tuple[int, float]]:
     o = data.observed
     span = range(int(o.starts[i]), int(o.starts[i + 1]))
     return [(int(o.index[p]), float(o.values[p]) - o.mean) for p in span]
-
-
-def _sides(state: State, data: SideData) -> tuple[Side, Side]:
-    return (state.user, state.item) if data.name == "user" else (state.item, state.user)

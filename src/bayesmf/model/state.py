@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,10 @@ class State:
     item: Side
     tau: float
     sweep: int = 0
-    errors: dict[str, Any] = field(default_factory=dict)
+
+    def sides(self, name: Name) -> tuple[Side, Side]:
+        """The side of this name, and the other."""
+        return (self.user, self.item) if name == "user" else (self.item, self.user)
 
     def width(self) -> tuple[int, ...]:
         """Tells the kernels, by its length, how wide the rows are."""
