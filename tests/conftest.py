@@ -1,8 +1,9 @@
-"""What holds for all tests: one BLAS thread, and the same examples every time."""
+"""What holds for all tests: one thread, which small worlds like, and the same examples always."""
 
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 from hypothesis import settings
 

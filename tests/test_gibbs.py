@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from bayesmf import DataError, Gibbs, Hyper, Model, load, split
 from bayesmf.cli import main
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.inference.kept import Kept
 from bayesmf.inference.run import Patience, Progress
 from bayesmf.inference.sweep import gibbs_sweep
-from bayesmf.model.state import Data, random_start
+from bayesmf.model.state import Data, from_arrays, random_start, to_arrays
 from bayesmf.prob.draws import Draws
 from variants import BASE, VARIANTS, small_ratings
 
@@ -136,8 +137,85 @@ def test_reasons_to_stop():
     fit = sampler.fit(train, train, callbacks=[interrupt])
     assert (fit.sweeps, fit.stopped) == (5, "interrupted")
     assert fit.predictions.count == 3
-    patient = Patience(sweeps=2, least=10.0)
-    assert sampler.fit(train, train, callbacks=[patient]).sweeps < 10
+
+
+def test_each_chain_ends_when_the_validation_error_stops_falling():
+    train, rest = split(load("demo"), "paper", seed=0)
+    validation, test = split(rest, "random", seed=0, test_fraction=0.5)
+    sampler = Gibbs(Model(features="none"), sweeps=400, burn_in=5, chains=2)
+    seen: list[Progress] = []
+    fit = sampler.fit(train, test, validation=validation, patience=3, callbacks=[seen.append])
+    assert fit.stopped == "the validation error has stopped falling"
+    assert 10 < fit.sweeps < 400
+    assert len(fit.validation_by_sweep) == fit.sweeps == len(fit.rmse_by_sweep)
+    assert [p.validation for p in seen] == fit.validation_by_sweep
+    assert {p.chain for p in seen} == {0, 1}
+
+
+def test_patience():
+    patience = Patience(sweeps=2, least=0.1)
+    assert [patience.ends(e) for e in (1.0, 0.8, 0.75, 0.71, 0.6)] == [False] * 3 + [True, False]
+
+
+@pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
+def test_kept_draws_are_those_of_the_chain(name, tmp_path):
+    """In memory or on disk, float32, evenly spaced, and their mean prediction is the average."""
+    train = small_ratings(30, 20)
+    sampler = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, chains=2, keep=12)
+    memory, disk = sampler.fit(train, train), sampler.fit(train, train, keep_in=tmp_path / "draws")
+    assert len(memory.draws) == len(disk.draws) == 24
+    assert memory.draws.chains == [0] * 12 + [1] * 12
+    again = Kept.open(tmp_path / "draws")
+    for key, values in memory.draws.arrays.items():
+        assert values.dtype == np.float32
+        assert np.array_equal(values, disk.draws.arrays[key])
+        assert np.array_equal(values, again.arrays[key])
+    total = 0
+    for k in range(24):
+        state = again[k]
+        x, y = state.user.x, state.item.x
+        user, item = train.by_user.row_index, train.by_user.index
+        total = total + train.mean + x[user, 0] + y[item, 0] + (x[user, 1:] * y[item, 1:]).sum(1)
+    assert total / 24 == pytest.approx(memory.predictions.mean, abs=1e-5)
+    last, state = memory.draws[-1], memory.states[-1]
+    assert last.sweep == state.sweep == 14
+    assert last.tau == pytest.approx(state.tau, rel=1e-6)
+    assert pytest.approx(state.user.W, rel=1e-6) == last.user.W
+    few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3).fit(train)
+    assert [few.draws[k].sweep for k in range(3)] == [3, 7, 11]
+    with pytest.raises(IndexError):
+        memory.draws[24]
+
+
+def test_kept_draws_that_are_not_there(tmp_path):
+    with pytest.raises(DataError, match="not a folder of kept draws"):
+        Kept.open(tmp_path)
+    train = small_ratings(30, 20)
+    Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+    np.save(tmp_path / "draws" / "tau.npy", np.zeros((1, 1), np.float32))
+    with pytest.raises(DataError, match="tau.npy has another shape"):
+        Kept.open(tmp_path / "draws")
+    with pytest.raises(DataError, match="exists already"):
+        Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_state_goes_into_arrays_and_back(name):
+    model, train = VARIANTS[name], small_ratings(30, 20)
+    half = Gibbs(model, sweeps=3, burn_in=0).fit(train)
+    whole = Gibbs(model, sweeps=6, burn_in=0).fit(train)
+    state = from_arrays(to_arrays(half.states[0]), Data.of(train, model))
+    rest = Gibbs(model, sweeps=3, burn_in=0).fit(train, start=state)
+    assert digest(rest) == digest(whole)
+
+
+def test_traces_for_arviz():
+    arviz = pytest.importorskip("arviz")
+    fit = Gibbs(BASE, sweeps=60, burn_in=20, chains=3).fit(small_ratings(30, 20))
+    found = fit.to_arviz()
+    assert found.posterior["noise precision"].shape == (3, 40)
+    theirs = float(arviz.rhat(found, method="split")["noise precision"])
+    assert fit.diagnostics()["noise precision"]["r_hat"] == pytest.approx(theirs, abs=1e-6)
 
 
 def test_a_given_start_is_where_the_chain_begins():
@@ -151,6 +229,7 @@ def test_a_given_start_is_where_the_chain_begins():
 
 def test_settings_that_make_no_sense():
     for wrong, match in (({"sweeps": 5, "burn_in": 5}, "burn_in=5"), ({"thin": 0}, "thin"),
+                         ({"keep": 400}, "keep=400"),
                          ({"threads": 10_000}, "threads=10000")):  # fmt: skip
         with pytest.raises(DataError, match=match):
             Gibbs(BASE, **wrong)

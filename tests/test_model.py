@@ -206,7 +206,7 @@ def test_the_centred_kernel_is_the_conditional(world, monkeypatch):
         before = copy.deepcopy(me)
 
         def still(*args):
-            return draw_centred(*args[:6], False, *args[7:])
+            return draw_centred(*args[:5], False, *args[6:])
 
         monkeypatch.setattr(sweep, "draw_centred", still)
         sweep._draw_centred(model, mine, raters, me, Draws(0))
@@ -238,8 +238,8 @@ def test_n_for_n_squared_in_the_centred_form_is_noticed(monkeypatch):
     found = []
     for power in (1.0, 0.5):
 
-        def draw(raters, c, *rest, power=power):
-            draw_centred(raters, c**power, *rest[:4], False, *rest[5:])
+        def draw(raters, weight, *rest, power=power):
+            draw_centred(raters, weight**power, *rest[:3], False, *rest[4:])
 
         state = random_state(model, data)
         monkeypatch.setattr(sweep, "draw_centred", draw)

@@ -286,6 +286,20 @@ def split(
     show_default=True,
     help="Which ratings to test on.",
 )
+@click.option(
+    "--validation",
+    type=float,
+    metavar="FRACTION",
+    help="Of the training ratings, to stop by: see --patience.",
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    metavar="SWEEPS",
+    help="End when the validation error has not fallen for so long.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier fit in the folder.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
@@ -294,8 +308,8 @@ def fit(
     data: str, model: str | None, rank: int, side_of: str | None, side_power: float | None,
     precision: str | None, bounds: str | None, prior: str | None, bias: str | None,
     inference: str, side_form: Any, sweeps: int, burn_in: int, thin: int, chains: int, seed: int,
-    threads: int | None, budget: float | None, holdout: str, out: Path | None, overwrite: bool,
-    quiet: bool, as_json: bool, **reading: Any,
+    threads: int | None, budget: float | None, holdout: str, validation: float | None,
+    patience: int, out: Path | None, overwrite: bool, quiet: bool, as_json: bool, **reading: Any,
 ) -> None:  # fmt: skip
     """Fit a model to DATA and test it on held-out ratings.
 
@@ -317,7 +331,13 @@ def fit(
         cut = bayesmf.split(ratings, holdout, seed)  # type: ignore[arg-type]
         train, test = cut
         held = cut.describe()
-    done = cli_fit.fit_with_progress(sampler, train, test, budget, quiet)
+    judge = None
+    if validation is not None:
+        train, judge = bayesmf.split(train, "random", seed, test_fraction=validation)
+        held = {**held, "train": len(train), "validation": len(judge)}
+    done = cli_fit.fit_with_progress(
+        sampler, train, test, quiet, budget=budget, validation=judge, patience=patience
+    )
     facts = {"data": data, **cli_fit.facts_of(chosen, sampler, done, held)}
     if out is not None:
         cli_fit.save(out, facts, done, test, replaces)

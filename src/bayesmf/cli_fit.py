@@ -49,9 +49,7 @@ def _bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def fit_with_progress(
-    sampler: Any, train: Any, test: Any, budget: float | None, quiet: bool
-) -> GibbsFit:
+def fit_with_progress(sampler: Any, train: Any, test: Any, quiet: bool, **options: Any) -> GibbsFit:
     """Run the sampler under a progress bar on the error stream."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[rmse]}"),
@@ -68,7 +66,7 @@ def fit_with_progress(
             )  # fmt: skip
 
         callback: Callback = show
-        fit: GibbsFit = sampler.fit(train, test, callbacks=[callback], budget=budget)
+        fit: GibbsFit = sampler.fit(train, test, callbacks=[callback], **options)
         return fit
 
 

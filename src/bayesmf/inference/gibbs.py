@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -12,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
-from bayesmf.inference.run import Callback, Clock, Progress
+from bayesmf.inference.kept import Kept
+from bayesmf.inference.run import Callback, Clock, Patience, Progress
 from bayesmf.inference.sweep import Form, gibbs_sweep
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.spec import Model
@@ -62,6 +66,8 @@ class GibbsFit:
     sweeps: int  # done, over all chains
     seconds: float
     stopped: str  # why it ended before its time, or nothing
+    validation_by_sweep: list[float] = field(default_factory=list)
+    draws: Kept | None = None  # on request
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """R-hat and effective sample size of every trace, after the burn-in."""
@@ -72,14 +78,23 @@ class GibbsFit:
             if trace.shape[1] >= 4
         }
 
+    def to_arviz(self) -> Any:
+        """The traces after the burn-in as ArviZ's InferenceData."""
+        try:
+            import arviz
+        except ImportError as error:
+            raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
+        posterior = {name: trace[:, self.burn_in :] for name, trace in self.traces.items()}
+        return arviz.from_dict(posterior=posterior)
+
 
 @dataclass(frozen=True)
 class Gibbs:
     """A Gibbs sampler for a model: ``Gibbs(model, sweeps=400).fit(train, test)``.
 
     ``burn_in`` sweeps are drawn before any prediction is averaged. ``form`` says how side features
-    are drawn; all forms have the same posterior. The same seed gives the same bits on any number
-    of threads.
+    are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly spaced after
+    the burn-in, are kept as float32. The same seed gives the same bits on any number of threads.
     """
 
     model: Model = field(default_factory=Model.best)
@@ -90,6 +105,7 @@ class Gibbs:
     seed: int = 0
     form: Form = "centred"
     threads: int | None = None
+    keep: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.burn_in < self.sweeps:
@@ -98,6 +114,11 @@ class Gibbs:
             )
         if self.thin < 1 or self.chains < 1:
             raise DataError("thin and chains are 1 or more")
+        if not 0 <= self.keep <= self.sweeps - self.burn_in:
+            raise DataError(
+                f"keep={self.keep}: choose 0 to {self.sweeps - self.burn_in}, the sweeps after the "
+                "burn-in"
+            )
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise DataError(f"threads={self.threads}: choose 1 to {MOST_THREADS} on this machine")
 
@@ -107,30 +128,49 @@ class Gibbs:
         test: Ratings | None = None,
         *,
         start: State | None = None,
+        validation: Ratings | None = None,
+        patience: int = 50,
         callbacks: Sequence[Callback] = (),
         budget: float | None = None,
+        keep_in: str | Path | None = None,
     ) -> GibbsFit:
         """Sample; ``test`` is predicted along the way, ``budget`` is in seconds.
 
-        Ctrl-C ends the run with what has been sampled.
+        A chain ends early when the error on ``validation`` has not fallen for ``patience`` sweeps.
+        Kept draws go to the new folder ``keep_in``, or stay in memory. Ctrl-C ends the run with
+        what has been sampled.
         """
         before = numba.get_num_threads()
         numba.set_num_threads(self.threads or MOST_THREADS)
         try:
-            with threadpool_limits(1):  # our threads are the only ones
-                return self._run(train, test, start, Clock(callbacks, budget))
+            with threadpool_limits(1), contextlib.ExitStack() as stack:  # our threads alone
+                folder = None
+                if keep_in is not None:
+                    folder = stack.enter_context(whole_folder(Path(keep_in)))
+                kept = Kept(self.chains * self.keep, folder)
+                clock = Clock(callbacks, budget)
+                fit = self._run(train, test, start, validation, patience, clock, kept)
+                kept.close()
         finally:
             numba.set_num_threads(before)
+        if self.keep:
+            fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
+        return fit
 
     def _run(
-        self, train: Ratings, test: Ratings | None, start: State | None, clock: Clock
-    ) -> GibbsFit:
+        self, train: Ratings, test: Ratings | None, start: State | None,
+        validation: Ratings | None, patience: int, clock: Clock, kept: Kept,
+    ) -> GibbsFit:  # fmt: skip
         data = Data.of(train, self.model)
         target = _Target(test, data) if test is not None and len(test) else None
+        judge = _Target(validation, data) if validation is not None else None
         watched = _Target(train, data, WATCHED)
         states: list[State] = []
         traces: list[dict[str, list[float]]] = []
+        ended = ""
         curve: list[float] = []
+        judged: list[float] = []
+        every = (self.sweeps - self.burn_in) // self.keep if self.keep else 0
         for chain in range(self.chains):
             state = (
                 random_start(self.model, data, self.seed, chain)
@@ -139,19 +179,28 @@ class Gibbs:
             )
             states.append(state)
             traces.append({})
+            waiting = Patience(patience)
             try:
                 for sweep in range(self.sweeps):
                     draws = Draws(self.seed, chain, state.sweep + 1)
                     gibbs_sweep(self.model, data, state, draws, self.form)
                     _record(traces[-1], state, watched.predict(state))
-                    rmse = None
+                    after = sweep - self.burn_in
+                    averaged = after >= 0 and after % self.thin == 0
                     if target is not None:
-                        kept = sweep >= self.burn_in and (sweep - self.burn_in) % self.thin == 0
-                        rmse = target.take(state, kept)
-                        curve.append(rmse)
-                    progress = Progress(chain, self.chains, sweep + 1, self.sweeps, clock.seconds,
-                                        rmse)  # fmt: skip
+                        curve.append(target.take(state, averaged))
+                    if judge is not None:
+                        judged.append(judge.take(state, averaged))
+                    if every and after >= 0 and after % every == 0 and after // every < self.keep:
+                        kept.add(state, chain)
+                    progress = Progress(
+                        chain, self.chains, sweep + 1, self.sweeps, clock.seconds,
+                        curve[-1] if curve else None, judged[-1] if judged else None,
+                    )  # fmt: skip
                     if clock.stops(progress):
+                        break
+                    if after >= 0 and judged and waiting.ends(judged[-1]):
+                        ended = "the validation error has stopped falling"
                         break
             except KeyboardInterrupt:
                 clock.reason = "interrupted"
@@ -176,7 +225,8 @@ class Gibbs:
             rmse_by_sweep=curve,
             sweeps=sum(done),
             seconds=clock.seconds,
-            stopped=clock.reason,
+            stopped=clock.reason or ended,
+            validation_by_sweep=judged,
         )
 
 

@@ -17,6 +17,7 @@ class Progress:
     sweeps: int
     seconds: float  # since the start
     rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
+    validation: float | None = None  # the same on the validation ratings
 
 
 Callback = Callable[[Progress], bool | None]
@@ -47,17 +48,15 @@ class Clock:
 
 
 class Patience:
-    """Ends a run when the test error has not fallen by ``least`` for ``sweeps`` sweeps."""
+    """Notices that the validation error has not fallen by ``least`` for ``sweeps`` sweeps."""
 
     def __init__(self, sweeps: int = 50, least: float = 1e-5) -> None:
         self.sweeps, self.least = sweeps, least
-        self.best, self.at = float("inf"), 0
+        self.best, self.at, self.seen = float("inf"), 0, 0
 
-    def __call__(self, progress: Progress) -> bool:
-        """Whether to stop."""
-        if progress.rmse is None or progress.sweep < self.at:
-            self.best, self.at = float("inf"), 0
-            return False
-        if progress.rmse < self.best - self.least:
-            self.best, self.at = progress.rmse, progress.sweep
-        return progress.sweep - self.at >= self.sweeps
+    def ends(self, error: float) -> bool:
+        """Whether it has run out, after one more sweep."""
+        self.seen += 1
+        if error < self.best - self.least:
+            self.best, self.at = error, self.seen
+        return self.seen - self.at >= self.sweeps

@@ -142,7 +142,8 @@ def _draw_centred(model: Model, data: SideData, raters: SideData, me: Side, draw
     W_precision = me.W_precision[columns, columns]
     scale, B = eigh(me.precision[columns, columns], W_precision)
     into = W_precision @ B  # rows times this are coordinates in B
-    residual = me.own[:, columns] - me.mean[columns]
+    c = np.where(data.counts > 0, data.shrink, 1.0)
+    residual = (me.own[:, columns] - me.mean[columns]) / c[:, None]
     strips = -(-len(scale) // COLUMNS)
 
     def cut(rows: Array) -> Array:
@@ -152,7 +153,7 @@ def _draw_centred(model: Model, data: SideData, raters: SideData, me: Side, draw
 
     W = cut(me.W[:, columns] @ into)
     scales, means = cut(scale[None])[:, 0], cut((me.W_mean[columns] @ into)[None])[:, 0]
-    draw_centred(raters.observed, data.shrink, me.spread, scales, means, draws.place(), True,
+    draw_centred(raters.observed, me.spread * c**2, scales, means, draws.place(), True,
                  cut(residual @ into), W)  # fmt: skip
     flat = W.transpose(1, 0, 2).reshape(len(me.W), -1)[:, : len(scale)]
     me.W[:, columns] = flat @ B.T

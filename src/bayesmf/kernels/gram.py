@@ -82,7 +82,8 @@ class _Tile:
             ]
             for a in range(MR):
                 at = build.add(base, self.number(block * MR + a))
-                factor = self.spread(build.load(self.place(self.panel, at, False), align=8))
+                one = build.load(self.place(self.panel, at, False), align=8)
+                factor = everywhere(build, one, self.vector)
                 for n, values in enumerate(row):
                     total = totals[a * len(row) + n]
                     product = build.fmul(factor, values, flags=("contract",))
@@ -91,12 +92,13 @@ class _Tile:
         for total, place in zip(totals, places, strict=True):
             build.store(build.load(total), place, align=8)
 
-    def spread(self, value):
-        empty = ir.Constant(self.vector, ir.Undefined)
-        lane = ir.Constant(ir.IntType(32), 0)
-        one = self.builder.insert_element(empty, value, lane)
-        same = ir.Constant(ir.VectorType(ir.IntType(32), W), [0] * W)
-        return self.builder.shuffle_vector(one, empty, same)
+
+def everywhere(builder, value, vector):
+    """The vector that holds ``value`` in every place."""
+    empty = ir.Constant(vector, ir.Undefined)
+    one = builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
+    same = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, empty, same)
 
 
 @serial

@@ -6,13 +6,68 @@ Row i of one side is shifted by offset_i = c_i sum of W_k over the k it rated, c
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
+from llvmlite import ir
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
-from bayesmf.kernels import parallel, serial
-from bayesmf.kernels.gram import PANEL, gram
+from bayesmf.kernels import LANES, parallel, serial
+from bayesmf.kernels.gram import PANEL, everywhere, gram
 from bayesmf.kernels.philox import bits, fill_normal, normal_quantile, to_unit
 
-COLUMNS = 4  # of W that are drawn side by side; each such strip is independent of the others
+COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
+
+
+def _over_raters(action):
+    """A loop over index[begin:end] in which row i of a strip is one vector.
+
+    ``action(builder, vector, row, weight_i, total)`` sees the place of the row, the weight of the
+    row spread over a vector, and the place of the running total; both stay in registers.
+    """
+
+    @intrinsic
+    def loop(typingctx, index, begin, end, weight, rows, total):
+        signature = types.void(index, types.intp, types.intp, weight, rows, total)
+
+        def codegen(context, builder, signature, args):
+            kinds = signature.args
+            vector = ir.VectorType(ir.DoubleType(), COLUMNS)
+
+            def data(n):
+                return context.make_array(kinds[n])(context, builder, args[n]).data
+
+            places, weights, base, totals = data(0), data(3), data(4), data(5)
+            outside = builder.bitcast(totals, vector.as_pointer())
+            inside = cgutils.alloca_once(builder, vector)
+            builder.store(builder.load(outside, align=8), inside)
+            with cgutils.for_range(builder, args[2], start=args[1]) as span:
+                at = builder.load(builder.gep(places, [span.index], inbounds=True))
+                i = builder.sext(at, span.index.type)
+                row = builder.gep(
+                    base, [builder.mul(i, ir.Constant(i.type, COLUMNS))], inbounds=True
+                )
+                one = builder.load(builder.gep(weights, [i], inbounds=True))
+                action(builder, vector, builder.bitcast(row, vector.as_pointer()), one, inside)
+            builder.store(builder.load(inside), outside, align=8)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return loop
+
+
+def _add(builder, vector, row, weight, total):
+    product = builder.fmul(everywhere(builder, weight, vector), builder.load(row, align=8),
+                           flags=("contract",))  # fmt: skip
+    builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+
+
+def _subtract(builder, vector, row, weight, total):
+    builder.store(builder.fsub(builder.load(row, align=8), builder.load(total)), row, align=8)
+
+
+_add_rows = _over_raters(_add)  # total += weight_i row_i
+_subtract_from_rows = _over_raters(_subtract)  # row_i -= total
 
 
 @parallel
@@ -30,46 +85,43 @@ def offsets(observed, W, c, out):
 
 
 @parallel
-def draw_centred(raters, c, spread, scale, mean, place, sample, residual, W):
+def draw_centred(raters, weight, scale, mean, place, sample, residual, W):
     """Every W_k in turn given the rows' own values S, in coordinates that decouple its columns.
 
-    There W_k ~ N(mean, 1) and row i's residual e_i = S_i - mu - offset_i has precision
-    spread_i scale_a in column a:
+    There W_k ~ N(mean, 1) and row i's residual f_i = (S_i - mu - offset_i) / c_i has precision
+    weight_i scale_a in column a, where weight_i = spread_i c_i^2:
 
-    precision  1 + scale_a q_k,                  q_k = sum_i spread_i c_i^2
-    linear     mean_a + scale_a (sum_i spread_i c_i e_i + q_k W_k)
-    after      e_i -= c_i (new W_k - old W_k)
+    precision  1 + scale_a q_k,                  q_k = sum_i weight_i
+    linear     mean_a + scale_a (sum_i weight_i f_i + q_k W_k)
+    after      f_i -= new W_k - old W_k
 
     sums over the rows i in ``raters`` of k. ``residual`` and ``W`` are (strip, row, column).
     """
+    sums = np.empty(W.shape[1])
+    for k in prange(W.shape[1]):
+        q = 0.0
+        for p in range(raters.starts[k], raters.starts[k + 1]):
+            q += weight[raters.index[p]]
+        sums[k] = q
     for strip in prange(W.shape[0]):
         total = np.empty(COLUMNS)
-        step = np.empty(COLUMNS)
+        rows, mine = residual[strip], W[strip]
         for k in range(W.shape[1]):
-            q = 0.0
-            for a in range(COLUMNS):
-                total[a] = 0.0
-            for p in range(raters.starts[k], raters.starts[k + 1]):
-                i = raters.index[p]
-                weight = spread[i] * c[i]
-                q += weight * c[i]
-                for a in range(COLUMNS):
-                    total[a] += weight * residual[strip, i, a]
+            begin, end, q = raters.starts[k], raters.starts[k + 1], sums[k]
+            total[:] = 0.0
+            _add_rows(raters.index, begin, end, weight, rows, total)
             for a in range(COLUMNS):
                 precision = 1.0 + scale[strip, a] * q
-                linear = mean[strip, a] + scale[strip, a] * (total[a] + q * W[strip, k, a])
+                linear = mean[strip, a] + scale[strip, a] * (total[a] + q * mine[k, a])
                 new = linear / precision
                 if sample:
                     number = strip * COLUMNS + a
                     first, second = bits(place, k, number // 2)
                     word = second if number % 2 else first
                     new += normal_quantile(to_unit(word)) / np.sqrt(precision)
-                step[a] = new - W[strip, k, a]
-                W[strip, k, a] = new
-            for p in range(raters.starts[k], raters.starts[k + 1]):
-                i = raters.index[p]
-                for a in range(COLUMNS):
-                    residual[strip, i, a] -= c[i] * step[a]
+                total[a] = new - mine[k, a]
+                mine[k, a] = new
+            _subtract_from_rows(raters.index, begin, end, weight, rows, total)
 
 
 @parallel

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,3 +149,32 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
 def refresh_offset(side: Side, data: SideData) -> None:
     """Compute the offsets of one side from its W."""
     offsets(data.observed, side.W, data.shrink, side.offset)
+
+
+PARAMETERS = ("mean", "precision", "noise", "spread", "W", "W_mean", "W_precision")
+
+
+def to_arrays(state: State) -> dict[str, Array]:
+    """Every parameter by a name, without padding; offsets follow from W and the data."""
+    out: dict[str, Array] = {"tau": np.array([state.tau]), "sweep": np.array([float(state.sweep)])}
+    for name, side in (("user", state.user), ("item", state.item)):
+        out[f"{name}.x"] = side.x[:, : side.size]
+        out.update({f"{name}.{part}": getattr(side, part) for part in PARAMETERS})
+    return out
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], data: Data | None = None) -> State:
+    """The state of ``to_arrays``; with the data its offsets too, and a chain can go on from it."""
+    sides = []
+    for name in ("user", "item"):
+        parts = {part: np.array(arrays[f"{name}.{part}"], float) for part in PARAMETERS}
+        values = np.asarray(arrays[f"{name}.x"], float)
+        rows, size = values.shape
+        x = np.zeros((rows, padded(size + 1)))
+        x[:, :size] = values
+        has_side = data is not None and len(parts["W"]) > 0
+        side = Side(x=x, offset=np.zeros((rows if has_side else 0, size)), **parts)
+        if data is not None and has_side:
+            refresh_offset(side, data.user if name == "user" else data.item)
+        sides.append(side)
+    return State(sides[0], sides[1], float(arrays["tau"][0]), int(arrays["sweep"][0]))
