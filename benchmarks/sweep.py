@@ -6,6 +6,7 @@ or all. Uses ml-1m and epinions if they are on this machine, else generated data
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import time
@@ -22,7 +23,9 @@ from bayesmf.data.sources import find
 from bayesmf.data.synthetic import World, generate
 from bayesmf.evaluation.diagnostics import effective_sample_size
 from bayesmf.inference.sweep import gibbs_sweep, prior_of
-from bayesmf.kernels.rows import draw_rows
+from bayesmf.kernels.reduce import predict
+from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, random_start
 from bayesmf.prob.draws import Draws
@@ -73,10 +76,10 @@ def kernel() -> None:
         prior = prior_of(model, data.user, state.user)
         rows, place = len(train.by_user.counts), Draws(0).place()
         ones, out, none = np.ones(rows), state.user.x.copy(), np.empty(0)
-        root = np.ones(train.n_items)
+        known = Known(state.item.x, np.ones(train.n_items), POINTS)
 
-        run = partial(draw_rows, data.user.observed, state.item.x, root, ones, prior, place, True,
-                      out, none, state.width())  # fmt: skip
+        run = partial(draw_rows, data.user.observed, known, ones, prior, place, True, out, none,
+                      POINTS, none, state.width())  # fmt: skip
 
         run()
         seconds, product = best(7, run, lambda: square @ square)
@@ -121,7 +124,7 @@ def growth() -> None:
     print("\n| ratings | s a sweep | bytes a rating | exponent from the row above |")
     print("|---|---|---|---|")
     before = None
-    for size in (100_000, 1_000_000, 10_000_000):
+    for size in (100_000, 1_000_000, 10_000_000, 30_000_000):
         data_set, _ = generate(World(size // 150, max(size // 1000, 700), size))
         data = Data.of(data_set, NO_SIDE)
         (seconds,) = best(3, sweeper(NO_SIDE, data))
@@ -153,31 +156,38 @@ def start() -> None:
 
 def forms() -> None:
     """Effective draws a second of the three ways to draw side features, after a common burn-in."""
-    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    numba.set_num_threads(1)
     model = Model()
-    for name, sweeps in (("ml-1m", 100), ("epinions", 30)):
+    for name, burn_in, sweeps in (("ml-1m", 300, 150), ("epinions", 100, 50)):
         train = ratings(name)
         data = Data.of(train, model)
+        begun = random_start(model, data, 0)
+        for _ in range(burn_in):
+            gibbs_sweep(model, data, begun, Draws(0, 0, begun.sweep + 1), "centred")
         print(
             f"\n| {name}, side, rank 20 | s a sweep | ESS of tau | of mean offset^2 "
-            "| of log det Lambda_W | ESS of the worst, a second |\n|---|---|---|---|---|---|"
+            "| of log det Lambda_W | of 16 predictions, median | the last, a second "
+            "| the smallest, a second |\n|---|---|---|---|---|---|---|---|"
         )
-        for form in ("centred", "non-centred", "interwoven"):  # fmt: skip
-            state = random_start(model, data, 0)
-            for _ in range(40):  # the same burn-in for all
-                gibbs_sweep(model, data, state, Draws(0, 0, state.sweep + 1), "centred")
-            trace, begin = [], time.perf_counter()
+        pairs = slice(None, None, len(train) // 16)
+        user, item = train.by_user.row_index[pairs], train.by_user.index[pairs]
+        for form in ("centred", "non-centred", "interwoven"):
+            state = copy.deepcopy(begun)
+            trace, times = [], []
             for _ in range(sweeps):
+                begin = time.perf_counter()
                 gibbs_sweep(model, data, state, Draws(0, 0, state.sweep + 1), form)
+                times.append(time.perf_counter() - begin)
                 size = np.linalg.slogdet(state.user.W_precision[1:, 1:])[1]
-                trace.append((state.tau, np.mean(state.user.offset**2), size))
-            seconds = (time.perf_counter() - begin) / sweeps
-            ess = [
-                effective_sample_size(np.array(column)[None]) for column in zip(*trace, strict=True)
-            ]
-            rate = min(ess) / (seconds * sweeps)
-            print(f"| {form} | {seconds:.3f} | {ess[0]:.1f} | {ess[1]:.1f} | {ess[2]:.1f} "
-                  f"| {rate:.2f} |", flush=True)  # fmt: skip
+                fitted = np.empty(len(user))
+                predict(user, item, state.user.x, state.item.x, data.mean, fitted)
+                trace.append([state.tau, np.mean(state.user.offset**2), size, *fitted])
+            seconds = float(np.median(times))
+            ess = [effective_sample_size(column[None]) for column in np.array(trace).T]
+            shown = [*ess[:3], float(np.median(ess[3:]))]
+            print(f"| {form} | {seconds:.3f} | " + " | ".join(f"{e:.1f}" for e in shown)
+                  + f" | {shown[3] / (seconds * sweeps):.2f} "
+                  f"| {min(shown) / (seconds * sweeps):.2f} |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

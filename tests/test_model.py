@@ -10,7 +10,7 @@ import pytest
 from bayesmf import DataError
 from bayesmf.inference import sweep
 from bayesmf.kernels.philox import fill_normal
-from bayesmf.kernels.rows import draw_rows
+from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.kernels.side import draw_centred, draw_non_centred, store_grams
 from bayesmf.model import conditionals
 from bayesmf.model.joint import log_joint
@@ -159,8 +159,9 @@ def test_the_row_kernel_is_the_conditional(world, sample):
             conditional = conditionals.row(state, mine, i, model)
             expected.append(conditional.sample(noise) if sample else conditional.mean())
         errors, x = np.empty(len(me.x)), me.x.copy()
-        draw_rows(mine.observed, others.x, np.sqrt(others.noise), state.tau * me.noise,
-                  sweep.prior_of(model, mine, me), place, sample, x, errors,
+        known = Known(others.x, np.sqrt(others.noise), sweep.POINTS)
+        draw_rows(mine.observed, known, state.tau * me.noise, sweep.prior_of(model, mine, me),
+                  place, sample, x, errors, sweep.POINTS, sweep.NO_VALUES,
                   state.width())  # fmt: skip
         assert x[:, : me.size] == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
         for i in range(len(me.x)):
@@ -181,10 +182,12 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         place = stream(Draws(3, 1, 5), mine.name, "W_free").place()
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        store_grams(mine.observed, others.x, np.sqrt(others.noise), state.width(), grams)
+        known = Known(others.x, np.sqrt(others.noise), sweep.POINTS)
+        store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), me.W.copy()
         draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
-                         precision @ me.W_mean[first:], first, place, sample, x, W)  # fmt: skip
+                         precision @ me.W_mean[first:], first, place, sample, x, W, sweep.POINTS,
+                         sweep.NO_VALUES)  # fmt: skip
         own, noise = me.own.copy(), np.empty(me.size - first)
         for k in range(len(me.W)):
             conditional = conditionals.free_side(state, mine, raters, k, model)
@@ -209,7 +212,7 @@ def test_the_centred_kernel_is_the_conditional(world, monkeypatch):
             return draw_centred(*args[:5], False, *args[6:])
 
         monkeypatch.setattr(sweep, "draw_centred", still)
-        sweep._draw_centred(model, mine, raters, me, Draws(0))
+        sweep._draw_centred(model, mine, raters, me, sweep.Sampling(Draws(0)))
         after, me.W[:] = me.W.copy(), before.W
         for k in range(len(me.W)):
             conditional = conditionals.centred_side(state, mine, raters, k, model)
@@ -221,7 +224,7 @@ def test_the_centred_kernel_is_the_conditional(world, monkeypatch):
         draws = np.empty((4000, me.size - first))
         for n in range(len(draws)):
             me.W[:], me.x[:], me.offset[:] = before.W, before.x, before.offset
-            sweep._draw_centred(model, mine, raters, me, Draws(1, sweep=n))
+            sweep._draw_centred(model, mine, raters, me, sweep.Sampling(Draws(1, sweep=n)))
             draws[n] = me.W[0, first:]
         me.W[:], me.offset[:] = before.W, before.offset
         conditional = conditionals.centred_side(state, mine, raters, 0, model)
@@ -243,7 +246,7 @@ def test_n_for_n_squared_in_the_centred_form_is_noticed(monkeypatch):
 
         state = random_state(model, data)
         monkeypatch.setattr(sweep, "draw_centred", draw)
-        sweep._draw_centred(model, data.user, data.item, state.user, Draws(0))
+        sweep._draw_centred(model, data.user, data.item, state.user, sweep.Sampling(Draws(0)))
         found.append(state.user.W[0, 1:].copy())
     fresh = random_state(model, data)
     right = conditionals.centred_side(fresh, data.user, data.item, 0, model).mean()

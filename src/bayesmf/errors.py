@@ -8,3 +8,7 @@ class DataError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # a name inside may hold a line end
+
+
+class OverfittingWarning(UserWarning):
+    """What is optimised still improves while the error on held-out ratings gets worse."""

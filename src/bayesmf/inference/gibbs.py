@@ -9,47 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.inference.kept import Kept
-from bayesmf.inference.run import Callback, Clock, Patience, Progress
+from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
 from bayesmf.inference.sweep import Form, gibbs_sweep
-from bayesmf.kernels.reduce import predict
+from bayesmf.inference.target import Moments, Target
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, State, random_start
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
-MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 WATCHED = 16  # predictions whose traces are kept for the diagnostics
-
-
-@dataclass
-class Moments:
-    """Running mean and sum of squared deviations: memory does not grow with the draws."""
-
-    mean: Array
-    squares: Array
-    count: int = 0
-
-    def add(self, draw: Array) -> None:
-        """Take in one draw (Welford 1962)."""
-        self.count += 1
-        step = draw - self.mean
-        self.mean += step / self.count
-        self.squares += step * (draw - self.mean)
-
-    @property
-    def sd(self) -> Array:
-        """Standard deviation of the draws."""
-        return np.sqrt(self.squares / max(self.count - 1, 1))
 
 
 @dataclass
@@ -119,8 +95,7 @@ class Gibbs:
                 f"keep={self.keep}: choose 0 to {self.sweeps - self.burn_in}, the sweeps after the "
                 "burn-in"
             )
-        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
-            raise DataError(f"threads={self.threads}: choose 1 to {MOST_THREADS} on this machine")
+        check_threads(self.threads)
 
     def fit(
         self,
@@ -140,19 +115,14 @@ class Gibbs:
         Kept draws go to the new folder ``keep_in``, or stay in memory. Ctrl-C ends the run with
         what has been sampled.
         """
-        before = numba.get_num_threads()
-        numba.set_num_threads(self.threads or MOST_THREADS)
-        try:
-            with threadpool_limits(1), contextlib.ExitStack() as stack:  # our threads alone
-                folder = None
-                if keep_in is not None:
-                    folder = stack.enter_context(whole_folder(Path(keep_in)))
-                kept = Kept(self.chains * self.keep, folder)
-                clock = Clock(callbacks, budget)
-                fit = self._run(train, test, start, validation, patience, clock, kept)
-                kept.close()
-        finally:
-            numba.set_num_threads(before)
+        with using(self.threads), contextlib.ExitStack() as stack:
+            folder = None
+            if keep_in is not None:
+                folder = stack.enter_context(whole_folder(Path(keep_in)))
+            kept = Kept(self.chains * self.keep, folder)
+            clock = Clock(callbacks, budget)
+            fit = self._run(train, test, start, validation, patience, clock, kept)
+            kept.close()
         if self.keep:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
         return fit
@@ -162,9 +132,9 @@ class Gibbs:
         validation: Ratings | None, patience: int, clock: Clock, kept: Kept,
     ) -> GibbsFit:  # fmt: skip
         data = Data.of(train, self.model)
-        target = _Target(test, data) if test is not None and len(test) else None
-        judge = _Target(validation, data) if validation is not None else None
-        watched = _Target(train, data, WATCHED)
+        target = Target(test, data) if test is not None and len(test) else None
+        judge = Target(validation, data) if validation is not None else None
+        watched = Target(train, data, WATCHED)
         states: list[State] = []
         traces: list[dict[str, list[float]]] = []
         ended = ""
@@ -228,33 +198,6 @@ class Gibbs:
             stopped=clock.reason or ended,
             validation_by_sweep=judged,
         )
-
-
-class _Target:
-    """Pairs to predict after every sweep."""
-
-    def __init__(self, ratings: Ratings, data: Data, most: int | None = None) -> None:
-        rows = ratings.by_user
-        keep = slice(None)
-        if most is not None and len(ratings) > most:
-            keep = slice(None, None, len(ratings) // most)
-        self.user, self.item = rows.row_index[keep], rows.index[keep]
-        self.values = np.asarray(rows.values[keep], float)
-        self.mean = data.mean
-        self.moments = Moments(np.zeros(len(self.values)), np.zeros(len(self.values)))
-
-    def predict(self, state: State) -> Array:
-        out = np.empty(len(self.values))
-        predict(self.user, self.item, state.user.x, state.item.x, self.mean, out)
-        return out
-
-    def take(self, state: State, kept: bool) -> float:
-        """Predict, average if the draw is kept, and return the error of the average so far."""
-        draw = self.predict(state)
-        if kept:
-            self.moments.add(draw)
-        mean = self.moments.mean if self.moments.count else draw
-        return float(np.sqrt(np.mean((mean - self.values) ** 2)))
 
 
 def _record(trace: dict[str, list[float]], state: State, predictions: Array) -> None:

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numba
+from threadpoolctl import threadpool_limits
+
+from bayesmf.errors import DataError
+
+MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads that this machine does not have."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise DataError(f"threads={threads}: choose 1 to {MOST_THREADS} on this machine")
+
+
+@contextlib.contextmanager
+def using(threads: int | None) -> Iterator[None]:
+    """Run kernels on so many threads, and BLAS on one: our threads are the only ones."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(threads or MOST_THREADS)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        numba.set_num_threads(before)
 
 
 @dataclass(frozen=True)

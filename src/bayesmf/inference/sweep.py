@@ -1,52 +1,132 @@
-"""One sweep of the Gibbs sampler: every parameter once, each given all the others."""
+"""One sweep: every parameter once, each given what is known of all the others.
+
+The sweep is the same for every algorithm; an ``Algorithm`` says what it takes from a conditional.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from bayesmf.kernels.rows import Prior, draw_rows
+from bayesmf.kernels.philox import Place, normals
+from bayesmf.kernels.rows import Known, Prior, draw_rows
 from bayesmf.kernels.side import (
-    COLUMNS,
     draw_centred,
     draw_non_centred,
+    offsets,
     squared_errors,
     store_grams,
+    strips,
 )
 from bayesmf.model import conditionals
+from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import TAU, Data, Side, SideData, State, refresh_offset, stream
+from bayesmf.model.state import Data, Name, Side, SideData, State, refresh_offset, stream
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
 Form = Literal["centred", "non-centred", "interwoven"]
+NO_VALUES: Array = np.empty(0)
+
+
+@dataclass
+class Covariances:
+    """How uncertain the rows of one side are: lower triangles, row by row; empty for points."""
+
+    own: Array = field(default_factory=lambda: POINTS)  # of the row apart from its offset
+    logdet: Array = field(default_factory=lambda: NO_VALUES)  # of own
+    offset: Array = field(default_factory=lambda: POINTS)  # of the offset
+    total: Array = field(default_factory=lambda: POINTS)  # of the row
+    W: Array = field(default_factory=lambda: POINTS)
+    W_logdet: Array = field(default_factory=lambda: NO_VALUES)
+
+
+class Algorithm(Protocol):
+    """What is taken from each conditional: a draw, the moments or the mode."""
+
+    sample: bool
+    form: Form
+
+    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
+        """The value to go on with."""
+
+    def place(self, side: Name, what: str) -> Place:
+        """The random numbers of a kernel."""
+
+    def covariances(self, side: Name) -> Covariances:
+        """Where the rows' covariances are kept, if they are."""
+
+    def known(self, side: Name) -> Covariances:
+        """What the updates of other blocks see of them."""
+
+    def updated(self, what: str) -> None:
+        """Called after each block."""
+
+
+@dataclass
+class Sampling:
+    """Gibbs: from every conditional a draw."""
+
+    draws: Draws
+    form: Form = "centred"
+    sample: bool = True
+
+    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
+        """A draw."""
+        return conditional.sample(stream(self.draws, side, what, group))
+
+    def place(self, side: Name, what: str) -> Place:
+        """The random numbers of a kernel."""
+        return stream(self.draws, side, what).place()
+
+    def covariances(self, side: Name) -> Covariances:
+        """A draw is a point."""
+        return Covariances()
+
+    known = covariances
+
+    def updated(self, what: str) -> None:
+        """Nothing to do."""
 
 
 def gibbs_sweep(model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
-    """Draw users, items and the global precision in turn; changes ``state`` in place.
+    """Draw everything once; changes ``state`` in place."""
+    sweep(model, data, state, Sampling(draws, form))
+
+
+def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float:
+    """Update users, items and the global precision in turn; changes ``state`` in place.
 
     On each side: the side features, the hyper-parameters, the rows, and the rows' precisions,
-    which need the squared errors that the rows' draw leaves behind.
+    which need the squared errors that the rows' update leaves behind. Returns the weighted sum of
+    squared errors, sum alpha_i beta_j e_ij^2.
     """
     for mine, other in ((data.user, data.item), (data.item, data.user)):
         me, others = state.sides(mine.name)
         if model.has_side(mine.name):
-            _draw_side(model, mine, other, me, others, state, draws, form)
-        _draw_hyper(model, mine, me, draws)
-        errors = _draw_rows(model, mine, me, others, state, draws)
+            update_side_hyper(model, mine, me, algorithm)
+            update_side(model, mine, other, me, others, state, algorithm)
+        update_hyper(model, mine, me, algorithm)
+        errors = update_rows(model, mine, me, others, state, algorithm)
         if model.precision != "constant":
             conditional = conditionals.noise(model, mine.counts, errors, state.tau)
-            me.noise = conditional.sample(stream(draws, mine.name, "noise"))
+            me.noise = algorithm.take(mine.name, "noise", conditional)
+            algorithm.updated(f"{mine.name} noise")
     # what is left behind by the items, who come last: sum_i alpha_i e_ij^2 for each item j
     total = float(state.item.noise @ errors)
-    state.tau = float(conditionals.tau(model, data.size, total).sample(draws.of(TAU))[0])
+    state.tau = float(algorithm.take(None, "tau", conditionals.tau(model, data.size, total))[0])
+    algorithm.updated("tau")
     state.sweep += 1
+    return total
 
 
-def _draw_hyper(model: Model, data: SideData, me: Side, draws: Draws) -> None:
+def update_hyper(model: Model, data: SideData, me: Side, algorithm: Algorithm) -> None:
+    """mu and Lambda of the rows' own part, and the rows' Student-t scales."""
+    cov = algorithm.known(data.name).own
     for number, group in enumerate(model.groups(data.name)):
         columns = slice(group.first, group.end)
         features = group.end > 1
@@ -55,85 +135,123 @@ def _draw_hyper(model: Model, data: SideData, me: Side, draws: Draws) -> None:
             me.precision[columns, columns] = model.hyper.bias_precision
         else:
             weights = me.spread if features else np.ones(len(me.x))
-            conditional = conditionals.hyper(group, me.own, weights)
-            mean, precision = conditional.sample(stream(draws, data.name, "hyper", number))
+            conditional = conditionals.hyper(group, me.own, weights, cov)
+            mean, precision = algorithm.take(data.name, "hyper", conditional, number)
             me.mean[columns], me.precision[columns, columns] = mean, precision
-        if features and model.prior == "student-t":
-            me.spread = conditionals.spread(model, me, group).sample(
-                stream(draws, data.name, "spread")
-            )
+            algorithm.updated(f"{data.name} hyper")
+            if features and model.prior == "student-t":
+                doubt = len(mean) / conditional.beta if len(cov) else 0.0
+                scale = conditionals.spread(model, me, group, cov, doubt)
+                me.spread = algorithm.take(data.name, "spread", scale)
+                algorithm.updated(f"{data.name} spread")
 
 
-def prior_of(model: Model, data: SideData, me: Side) -> Prior:
+def prior_of(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS) -> Prior:
     """The rows' prior as the kernel takes it: the features' group is the one that scales."""
     fixed, scaled = np.zeros((me.size, me.size)), np.zeros((me.size, me.size))
     for group in model.groups(data.name):
         columns = slice(group.first, group.end)
         target = scaled if group.end > 1 else fixed
         target[columns, columns] = me.precision[columns, columns]
-    return Prior(fixed, scaled, fixed @ me.mean, scaled @ me.mean, me.spread, me.offset)
+    return Prior(fixed, scaled, fixed @ me.mean, scaled @ me.mean, me.spread, me.offset, offset_cov)
 
 
-def _draw_rows(
-    model: Model, data: SideData, me: Side, others: Side, state: State, draws: Draws
+def _known(data: SideData, others: Side, algorithm: Algorithm) -> Known:
+    """What an update of ``data``'s rows sees of the other side."""
+    other: Name = "item" if data.name == "user" else "user"
+    return Known(others.x, np.sqrt(others.noise), algorithm.known(other).total)
+
+
+def update_rows(
+    model: Model, data: SideData, me: Side, others: Side, state: State, algorithm: Algorithm
 ) -> Array:
-    """Draw every row; returns sum_j beta_j e_ij^2 for each row i if anything needs it."""
-    place = stream(draws, data.name, "rows")
-    wanted = model.precision != "constant" or data.name == "item"
+    """Update every row; returns sum_j beta_j e_ij^2 for each row i if anything needs it."""
+    wanted = model.precision != "constant" or data.name == "item" or not algorithm.sample
     errors = np.empty(len(me.x) if wanted else 0)
-    root, weight = np.sqrt(others.noise), state.tau * me.noise
+    known, weight = _known(data, others, algorithm), state.tau * me.noise
+    cov = algorithm.covariances(data.name)
+    place = algorithm.place(data.name, "rows")
     if model.features == "none" or model.has_own(data.name):
-        prior = prior_of(model, data, me)
-        draw_rows(data.observed, others.x, root, weight, prior, place.place(), True, me.x, errors,
-                  state.width())  # fmt: skip
-        return errors
-    # No features of its own: only the bias is free, given S = offset.
-    grams = _grams(data, others, root, state)
+        prior = prior_of(model, data, me, cov.offset)
+        draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
+                  cov.own, cov.logdet, state.width())  # fmt: skip
+        if len(cov.offset):
+            np.add(cov.own, cov.offset, out=cov.total)
+    else:
+        _update_biases(data, me, known, weight, place, algorithm.sample, cov, errors, state)
+    algorithm.updated(f"{data.name} rows")
+    return errors
+
+
+def _update_biases(
+    data: SideData, me: Side, known: Known, weight: Array, place: Place, sample: bool,
+    cov: Covariances, errors: Array, state: State,
+) -> None:  # fmt: skip
+    """Rows without features of their own: only the bias is free, given S = offset."""
+    grams = _grams(data, known, me.size, state)
     lam, mu = me.precision[0, 0], me.mean[0]
     precision = lam + weight * grams[:, 0, 0]
     inner = np.einsum("ia,ia->i", grams[:, 0, 1 : me.size], me.x[:, 1 : me.size])
     linear = lam * mu + weight * (grams[:, -1, 0] - inner)
-    noise = place.normals(len(me.x))[:, 0]
-    me.x[:, 0] = linear / precision + noise / np.sqrt(precision)
-    if wanted:
-        squared_errors(grams, me.x, errors)
-    return errors
+    me.x[:, 0] = linear / precision
+    if sample:
+        noise = np.empty((len(me.x), 1))
+        normals(place, 0, noise)
+        me.x[:, 0] += noise[:, 0] / np.sqrt(precision)
+    if len(cov.own):
+        cov.own[:, 0], cov.logdet[:] = 1 / precision, -np.log(precision)
+        np.add(cov.own, cov.offset, out=cov.total)
+    if len(errors):
+        spread = cov.total if len(known.cov) else POINTS
+        squared_errors(grams, me.x, spread, me.size, errors)
 
 
-def _grams(data: SideData, others: Side, root: Array, state: State) -> Array:
-    columns = others.x.shape[1]
+def _grams(data: SideData, known: Known, size: int, state: State) -> Array:
+    columns = known.x.shape[1]
     out = np.empty((len(data.counts), columns, columns))
-    store_grams(data.observed, others.x, root, state.width(), out)
+    store_grams(data.observed, known, size, state.width(), out)
     return out
 
 
-def _draw_side(
-    model: Model, data: SideData, raters: SideData, me: Side, others: Side, state: State,
-    draws: Draws, form: Form,
-) -> None:  # fmt: skip
-    """W's hyper-parameters, then W in the form asked for; rows without own features have one."""
+def update_side_hyper(model: Model, data: SideData, me: Side, algorithm: Algorithm) -> None:
+    """mu and Lambda of W."""
     first = model.first_side
     columns = slice(first, me.size)
     group = Group(first, me.size, model.wishart(me.size - first))
-    conditional = conditionals.hyper(group, me.W, np.ones(len(me.W)))
-    mean, precision = conditional.sample(stream(draws, data.name, "W_hyper"))
+    cov = algorithm.known(data.name).W
+    conditional = conditionals.hyper(group, me.W, np.ones(len(me.W)), cov)
+    mean, precision = algorithm.take(data.name, "W_hyper", conditional)
     me.W_mean[columns], me.W_precision[columns, columns] = mean, precision
-    own = model.has_own(data.name)
-    if own and form != "non-centred":
-        _draw_centred(model, data, raters, me, stream(draws, data.name, "W"))
-    if not own or form != "centred":
-        linear = precision @ mean
-        weight = state.tau * me.noise
-        grams = _grams(data, others, np.sqrt(others.noise), state)
-        place = stream(draws, data.name, "W_free").place()
-        draw_non_centred(raters.observed, data.shrink, weight, grams, precision, linear, first,
-                         place, True, me.x, me.W)  # fmt: skip
+    algorithm.updated(f"{data.name} W hyper")
+
+
+def update_side(
+    model: Model, data: SideData, raters: SideData, me: Side, others: Side, state: State,
+    algorithm: Algorithm,
+) -> None:  # fmt: skip
+    """W in the form asked for; rows without own features have only the non-centred one."""
+    first, own = model.first_side, model.has_own(data.name)
+    if own and algorithm.form != "non-centred":
+        _draw_centred(model, data, raters, me, algorithm)
+    if not own or algorithm.form != "centred":
+        precision, mean = me.W_precision[first:, first:], me.W_mean[first:]
+        cov = algorithm.covariances(data.name)
+        grams = _grams(data, _known(data, others, algorithm), me.size, state)
+        draw_non_centred(raters.observed, data.shrink, state.tau * me.noise, grams, precision,
+                         precision @ mean, first, algorithm.place(data.name, "W_free"),
+                         algorithm.sample, me.x, me.W, cov.W, cov.W_logdet)  # fmt: skip
+        if len(cov.W):
+            offsets(data.observed, cov.W, data.shrink**2, cov.offset)
+            np.add(cov.own, cov.offset, out=cov.total)
     refresh_offset(me, data)
     if not own:
         me.x[:, 1 : me.size] = me.offset[:, 1:]
+    algorithm.updated(f"{data.name} W")
 
 
-def _draw_centred(model: Model, data: SideData, raters: SideData, me: Side, draws: Draws) -> None:
+def _draw_centred(
+    model: Model, data: SideData, raters: SideData, me: Side, algorithm: Algorithm
+) -> None:
     """W given S, in the coordinates B where Lambda_W is the identity and Lambda diagonal.
 
     B' Lambda_W B = I and B' Lambda B = diag(scale): then W = W~ B' column by column.
@@ -144,16 +262,10 @@ def _draw_centred(model: Model, data: SideData, raters: SideData, me: Side, draw
     into = W_precision @ B  # rows times this are coordinates in B
     c = np.where(data.counts > 0, data.shrink, 1.0)
     residual = (me.own[:, columns] - me.mean[columns]) / c[:, None]
-    strips = -(-len(scale) // COLUMNS)
-
-    def cut(rows: Array) -> Array:
-        wide = np.zeros((len(rows), strips * COLUMNS))
-        wide[:, : rows.shape[1]] = rows
-        return np.ascontiguousarray(wide.reshape(len(rows), strips, COLUMNS).transpose(1, 0, 2))
-
-    W = cut(me.W[:, columns] @ into)
-    scales, means = cut(scale[None])[:, 0], cut((me.W_mean[columns] @ into)[None])[:, 0]
-    draw_centred(raters.observed, me.spread * c**2, scales, means, draws.place(), True,
-                 cut(residual @ into), W)  # fmt: skip
+    W = strips(me.W[:, columns] @ into)
+    scales, means = strips(scale[None])[:, 0], strips((me.W_mean[columns] @ into)[None])[:, 0]
+    draw_centred(raters.observed, me.spread * c**2, scales, means,
+                 algorithm.place(data.name, "W"), algorithm.sample, strips(residual @ into),
+                 W)  # fmt: skip
     flat = W.transpose(1, 0, 2).reshape(len(me.W), -1)[:, : len(scale)]
     me.W[:, columns] = flat @ B.T

@@ -124,3 +124,29 @@ def gram(observed, row, other, root, panel, sums, width):
             panel[k, columns - 1] = w * (observed.values[start + k] - observed.mean - other[j, 0])
         _add_products(panel, rows, sums, width)  # type: ignore[call-arg]
         start += rows
+
+
+@serial
+def add_covariances(observed, row, root, cov, scratch, sums, size):
+    """A += sum over j rated by ``row`` of w_j Cov[z_j], when the other side is known in moments.
+
+    ``cov`` holds the lower triangle of Cov[(bias_j, T_j)] row by row; in the target r_j - bias_j
+    the bias stands with a minus.
+    """
+    last = sums.shape[0] - 1
+    scratch[:] = 0.0
+    for p in range(observed.starts[row], observed.starts[row + 1]):
+        j = observed.index[p]
+        w = root[j] * root[j]
+        for k in range(len(scratch)):
+            scratch[k] += w * cov[j, k]
+    k = 0
+    for a in range(size):
+        for b in range(a + 1):
+            if b > 0:
+                sums[a, b] += scratch[k]
+            elif a > 0:
+                sums[last, a] -= scratch[k]
+            else:
+                sums[last, last] += scratch[k]
+            k += 1

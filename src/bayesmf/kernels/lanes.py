@@ -98,3 +98,31 @@ def solve_and_draw(Q, x, noise, size):
         for k in range(i):
             for lane in range(LANES):
                 x[k, lane] -= Q[i, k, lane] * x[i, lane]
+
+
+@serial
+def inverse(Q, R, out, size):
+    """out = (L L')^-1, its lower triangles row by row, given L in Q.
+
+    R = L^-1 is scratch: R_jj = 1 / L_jj, R_ij = -sum_k<i L_ik R_kj / L_ii; then out = R'R.
+    """
+    for j in range(size):
+        for lane in range(LANES):
+            R[j, j, lane] = 1.0 / Q[j, j, lane]
+        for i in range(j + 1, size):
+            for lane in range(LANES):
+                R[i, j, lane] = 0.0
+            for k in range(j, i):
+                for lane in range(LANES):
+                    R[i, j, lane] -= Q[i, k, lane] * R[k, j, lane]
+            for lane in range(LANES):
+                R[i, j, lane] /= Q[i, i, lane]
+    cell = 0
+    for a in range(size):
+        for b in range(a + 1):
+            for lane in range(LANES):
+                out[cell, lane] = 0.0
+            for k in range(a, size):
+                for lane in range(LANES):
+                    out[cell, lane] += R[k, a, lane] * R[k, b, lane]
+            cell += 1

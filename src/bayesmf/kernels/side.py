@@ -12,7 +12,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bayesmf.kernels import LANES, parallel, serial
-from bayesmf.kernels.gram import PANEL, everywhere, gram
+from bayesmf.kernels.gram import PANEL, add_covariances, everywhere, gram
 from bayesmf.kernels.philox import bits, fill_normal, normal_quantile, to_unit
 
 COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
@@ -71,17 +71,29 @@ _subtract_from_rows = _over_raters(_subtract)  # row_i -= total
 
 
 @parallel
+def strips(rows):
+    """(row, column) as (strip, row, COLUMNS), zeros where a strip is not full."""
+    count = -(-rows.shape[1] // COLUMNS)
+    out = np.zeros((count, rows.shape[0], COLUMNS))
+    for i in prange(rows.shape[0]):
+        for b in range(rows.shape[1]):
+            out[b // COLUMNS, i, b % COLUMNS] = rows[i, b]
+    return out
+
+
+@parallel
 def offsets(observed, W, c, out):
     """out_i = c_i sum of W_k over the k that row i rated."""
+    cut = strips(W)
+    ones = np.ones(W.shape[0])
     for i in prange(len(c)):
-        for b in range(W.shape[1]):
-            out[i, b] = 0.0
-        for p in range(observed.starts[i], observed.starts[i + 1]):
-            k = observed.index[p]
-            for b in range(W.shape[1]):
-                out[i, b] += W[k, b]
-        for b in range(W.shape[1]):
-            out[i, b] *= c[i]
+        total = np.empty(COLUMNS)
+        for strip in range(cut.shape[0]):
+            total[:] = 0.0
+            _add_rows(observed.index, observed.starts[i], observed.starts[i + 1], ones, cut[strip],
+                      total)  # fmt: skip
+            for b in range(strip * COLUMNS, min((strip + 1) * COLUMNS, W.shape[1])):
+                out[i, b] = c[i] * total[b - strip * COLUMNS]
 
 
 @parallel
@@ -125,33 +137,62 @@ def draw_centred(raters, weight, scale, mean, place, sample, residual, W):
 
 
 @parallel
-def store_grams(observed, other, root, width, out):
+def store_grams(observed, known, size, width, out):
     """The matrix of ``gram`` for every row, both triangles."""
     columns = len(width)
     for i in prange(out.shape[0]):
         panel = np.empty((PANEL, columns))
-        gram(observed, i, other, root, panel, out[i], width)
+        gram(observed, i, known.x, known.root, panel, out[i], width)
+        if len(known.cov):
+            scratch = np.empty(size * (size + 1) // 2)
+            add_covariances(observed, i, known.root, known.cov, scratch, out[i], size)
         for a in range(columns):
             for b in range(a):
                 out[i, b, a] = out[i, a, b]
 
 
+@serial
+def squared_error(A, x, cov, size):
+    """sum_j w_j (r_ij - fitted)^2 = [-x, 1]' A [-x, 1]; plus tr(A C) if ``cov`` is not empty."""
+    last = A.shape[0] - 1
+    total = A[last, last]
+    for a in range(size):
+        inner = -2.0 * A[last, a]
+        for b in range(size):
+            inner += (A[a, b] if b <= a else A[b, a]) * x[b]
+        total += x[a] * inner
+    if len(cov):
+        cell = 0
+        for a in range(size):
+            for b in range(a + 1):
+                total += (1.0 if a == b else 2.0) * A[a, b] * cov[cell]
+                cell += 1
+    return max(total, 0.0)
+
+
 @parallel
-def squared_errors(grams, x, out):
-    """sum_j w_j (r_ij - fitted)^2 = [-x, 1]' A [-x, 1] for every row."""
-    columns = grams.shape[1]
+def squared_errors(grams, x, cov, size, out):
+    """``squared_error`` of every row."""
     for i in prange(len(out)):
-        total = grams[i, columns - 1, columns - 1]
-        for a in range(columns - 1):
-            inner = -2.0 * grams[i, columns - 1, a]
-            for b in range(columns - 1):
-                inner += grams[i, a, b] * x[i, b]
-            total += x[i, a] * inner
-        out[i] = max(total, 0.0)
+        out[i] = squared_error(grams[i], x[i], cov[i] if len(cov) else x[i, :0], size)
+
+
+@parallel
+def expected_errors(observed, x, cov, known, size, width, out):
+    """The mean of sum_j w_j (r_ij - fitted)^2 for the ratings of every row, under moments."""
+    columns = len(width)
+    for i in prange(len(out)):
+        panel = np.empty((PANEL, columns))
+        A = np.empty((columns, columns))
+        scratch = np.empty(size * (size + 1) // 2)
+        gram(observed, i, known.x, known.root, panel, A, width)
+        add_covariances(observed, i, known.root, known.cov, scratch, A, size)
+        out[i] = squared_error(A, x[i], cov[i], size)
 
 
 @serial
-def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, sample, x, W):
+def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, sample, x, W, cov,
+                     logdet):  # fmt: skip
     """Every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
 
     precision  prior + sum_i c_i^2 weight_i A_i
@@ -159,7 +200,8 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
     after      g_i -= c_i weight_i A_i (new - old),   S_i += c_i (new - old)
 
     g_i = weight_i (h_i - A_i S_i) is the gradient of the likelihood in S_i. Columns before
-    ``first`` (a bias that side features do not shift) are left alone.
+    ``first`` (a bias that side features do not shift) are left alone. ``cov`` and ``logdet``, if
+    they have rows, receive the covariance of W_k, its lower triangle row by row.
     """
     size = prior.shape[0]
     last = grams.shape[1] - 1
@@ -195,6 +237,8 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
         else:
             draws[:] = 0.0
         _solve_one(P, step, draws, size)
+        if len(cov):
+            logdet[k] = _store_inverse(P, cov[k], first, size)
         for a in range(size):
             new = step[a]
             step[a] = new - W[k, first + a]
@@ -228,3 +272,24 @@ def _solve_one(Q, x, noise, size):
         for k in range(i + 1, size):
             x[i] -= Q[k, i] * x[k]
         x[i] /= Q[i, i]
+
+
+@serial
+def _store_inverse(L, out, first, size):
+    """(L L')^-1 into the lower triangle ``out`` of a wider matrix; returns its log determinant."""
+    R = np.zeros((size, size))
+    total = 0.0
+    for j in range(size):
+        R[j, j] = 1.0 / L[j, j]
+        total -= 2.0 * np.log(L[j, j])
+        for i in range(j + 1, size):
+            for k in range(j, i):
+                R[i, j] -= L[i, k] * R[k, j]
+            R[i, j] /= L[i, i]
+    for a in range(size):
+        for b in range(a + 1):
+            value = 0.0
+            for k in range(a, size):
+                value += R[k, a] * R[k, b]
+            out[(first + a) * (first + a + 1) // 2 + first + b] = value
+    return total

@@ -15,13 +15,43 @@ from bayesmf.model.state import Side, SideData, State
 from bayesmf.prob.distributions import Gamma, Gaussian, NormalWishart, TruncatedGamma
 
 Array = NDArray[np.float64]
+POINTS: Array = np.empty((0, 0))  # covariances of what is known exactly
 
 
-def hyper(group: Group, own: Array, spread: Array) -> NormalWishart:
-    """(mu, Lambda) of a group of columns, given the rows' own values (NormalWishart.posterior)."""
+def hyper(group: Group, own: Array, spread: Array, cov: Array = POINTS) -> NormalWishart:
+    """(mu, Lambda) of a group of columns, given the rows' own values (NormalWishart.posterior).
+
+    ``cov`` holds the rows' covariances as lower triangles, or has no rows if they are points.
+    """
     assert group.hyper is not None
-    weight, total, scatter = weighted_moments(own, spread, group.first, group.end)
+    weight, total, scatter = second_moments(group, own, spread, cov)
     return group.hyper.posterior(weight, total, scatter, len(own))
+
+
+def second_moments(
+    group: Group, own: Array, spread: Array, cov: Array
+) -> tuple[float, Array, Array]:
+    """sum w, sum w <x> and sum w <x x'> of a group's columns."""
+    weight, total, scatter = weighted_moments(own, spread, group.first, group.end)
+    if len(cov):
+        columns = slice(group.first, group.end)
+        scatter = scatter + unpack(spread @ cov)[columns, columns]
+    return weight, total, scatter
+
+
+def unpack(triangle: Array) -> Array:
+    """The symmetric matrix whose lower triangle, row by row, this is."""
+    size = int(np.sqrt(2 * len(triangle)))
+    out = np.zeros((size, size))
+    out[np.tril_indices(size)] = triangle
+    return out + np.tril(out, -1).T
+
+
+def trace_with(matrix: Array, cov: Array) -> Array:
+    """tr(matrix C_i) for every lower triangle C_i."""
+    both = 2 * matrix - np.diag(np.diag(matrix))
+    out: Array = cov @ both[np.tril_indices(len(matrix))]
+    return out
 
 
 def noise(
@@ -41,12 +71,22 @@ def tau(model: Model, size: int, total: float) -> Gamma:
     return Gamma(np.array([shape]), np.array([rate]))
 
 
-def spread(model: Model, side: Side, group: Group) -> Gamma:
-    """a_i ~ Gamma((nu + d) / 2, (nu + (U_i - mu)' Lambda (U_i - mu)) / 2)."""
+def spread(
+    model: Model, side: Side, group: Group, cov: Array = POINTS, doubt: float = 0.0
+) -> Gamma:
+    """a_i ~ Gamma((nu + d) / 2, (nu + <(U_i - mu)' Lambda (U_i - mu)>) / 2).
+
+    The mean of the form exceeds that at the means by tr(Lambda Cov[U_i]) and by ``doubt``, which
+    the uncertainty of mu adds.
+    """
     nu = model.hyper.student_degrees
     columns = slice(group.first, group.end)
     e = side.own[:, columns] - side.mean[columns]
-    form = np.einsum("ia,ab,ib->i", e, side.precision[columns, columns], e)
+    form = np.einsum("ia,ab,ib->i", e, side.precision[columns, columns], e) + doubt
+    if len(cov):
+        wide = np.zeros_like(side.precision)
+        wide[columns, columns] = side.precision[columns, columns]
+        form = form + trace_with(wide, cov)
     shape = np.full(len(e), (nu + group.end - group.first) / 2)
     return Gamma(shape, (nu + form) / 2)
 

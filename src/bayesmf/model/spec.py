@@ -32,7 +32,7 @@ class Hyper:
     feature_mean: float = 0.0  # mu_0
     feature_count: float = 1.0  # beta_0
     feature_degrees: float | None = None  # nu_0; None is one more than the dimension
-    feature_scale: float = 1.0  # scale_0 is this times the identity
+    feature_scale: float | tuple[float, ...] = 1.0  # the diagonal of scale_0
     noise_shape: float = 2.0  # of tau and, when they are not constant, of alpha_i and beta_j
     noise_rate: float = 2.0
     bias_shape: float = 1.0  # of a learned bias precision
@@ -127,7 +127,8 @@ class Model:
         h = self.hyper
         degrees = size + 1.0 if h.feature_degrees is None else h.feature_degrees
         mean: NDArray[np.float64] = np.full(size, h.feature_mean)
-        return NormalWishart(mean, h.feature_count, np.eye(size) / h.feature_scale, degrees)
+        inverse = np.diag(np.broadcast_to(1 / np.asarray(h.feature_scale), size))
+        return NormalWishart(mean, h.feature_count, inverse, degrees)
 
     def _bias_hyper(self) -> NormalWishart:
         """Gamma(a, b) on a precision is the one-dimensional Wishart(1 / 2b, 2a)."""

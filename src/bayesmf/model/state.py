@@ -46,15 +46,16 @@ class Data:
     size: int
 
     @classmethod
-    def of(cls, ratings: Ratings, model: Model) -> Data:
-        """Prepare ratings for a model."""
+    def of(cls, ratings: Ratings, model: Model, mean: float | None = None) -> Data:
+        """Prepare ratings for a model; ``mean`` is that of the training ratings if others are."""
+        mean = ratings.mean if mean is None else mean
         sides: list[SideData] = []
         names: tuple[Name, Name] = ("user", "item")
         for name, rows in zip(names, (ratings.by_user, ratings.by_item), strict=True):
             order = batches(rows.counts)
-            observed = Observed(rows.starts, rows.index, rows.values, ratings.mean, order)
+            observed = Observed(rows.starts, rows.index, rows.values, mean, order)
             sides.append(SideData(name, observed, rows.counts, model.side_power))
-        return cls(sides[0], sides[1], ratings.mean, len(ratings))
+        return cls(sides[0], sides[1], mean, len(ratings))
 
 
 @dataclass
@@ -102,12 +103,13 @@ class State:
 
 
 START_SD, START_COUNT = 0.3, 400.0
-TAU, START = 40, 48  # numbers of parameters' random streams
-STREAMS = {"rows": 0, "noise": 1, "spread": 2, "hyper": 3, "W": 5, "W_hyper": 6, "W_free": 7}
+START = 48  # the number of the first random stream of a start
+STREAMS = {"rows": 0, "noise": 1, "spread": 2, "hyper": 3, "W": 5, "W_hyper": 6, "W_free": 7,
+           "tau": 40}  # fmt: skip
 
 
-def stream(draws: Draws, side: Name, what: str, group: int = 0) -> Draws:
-    """The random numbers of one parameter of one side."""
+def stream(draws: Draws, side: Name | None, what: str, group: int = 0) -> Draws:
+    """The random numbers of one parameter, of one side unless it is global."""
     return draws.of(STREAMS[what] + group + (16 if side == "item" else 0))
 
 

@@ -7,16 +7,19 @@ of these; an algorithm takes from it what it needs: a draw, the mean, the mode o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 from scipy.linalg import solve_triangular
 
+from bayesmf.kernels.gamma import truncated_moments
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2 * np.pi))
+NODES = np.polynomial.legendre.leggauss(96)
 
 
 @dataclass(frozen=True)
@@ -54,23 +57,34 @@ class Gamma:
         """shape / rate."""
         return self.shape / self.rate
 
+    def mean_log(self) -> Array:
+        """psi(shape) - log rate."""
+        out: Array = special.digamma(self.shape) - np.log(self.rate)
+        return out
+
+    def log_mass(self) -> Array:
+        """Nothing is cut off."""
+        return np.zeros_like(self.shape)
+
     def sample(self, draws: Draws) -> Array:
         """One draw of each."""
         return draws.gammas(self.shape) / self.rate
 
     def log_density(self, x: Array) -> Array:
         """a log b - log Gamma(a) + (a - 1) log x - b x."""
+        return self.expected_log_density(np.log(x), x)
+
+    def expected_log_density(self, mean_log: Array, mean: Array) -> Array:
+        """The mean of the log density under any distribution, from its E[log x] and E[x]."""
         a, b = self.shape, self.rate
-        out: Array = a * np.log(b) - special.gammaln(a) + (a - 1) * np.log(x) - b * x
-        return out
+        out: Array = a * np.log(b) - special.gammaln(a) + (a - 1) * mean_log - b * mean
+        return out - self.log_mass()
 
 
 @dataclass(frozen=True)
-class TruncatedGamma:
-    """Gamma(shape, rate) restricted to (low, high), drawn exactly, far tails included."""
+class TruncatedGamma(Gamma):
+    """Gamma(shape, rate) restricted to (low, high), exact in the far tails too."""
 
-    shape: Array
-    rate: Array
     low: float
     high: float
 
@@ -94,21 +108,30 @@ class TruncatedGamma:
             out[far] = _tail(a[far], low[far], high[far], np.flatnonzero(far), draws)
         return np.asarray(np.clip(out / self.rate, self.low, self.high), float)
 
+    @cached_property
+    def _moments(self) -> Array:
+        """log mass, mean and mean log."""
+        out = np.empty((len(self.shape), 3))
+        truncated_moments(self.shape, self.rate, self.low, self.high, *NODES, out)
+        out[:, 0] -= special.gammaln(self.shape)
+        return out
+
     def log_mass(self) -> Array:
         """log of the untruncated Gamma's mass within the bounds."""
-        a, low, high = self.shape, self.low * self.rate, self.high * self.rate
-        upper = low > a
-        one = np.where(upper, special.gammaincc(a, low), special.gammainc(a, high))
-        two = np.where(upper, special.gammaincc(a, high), special.gammainc(a, low))
-        with np.errstate(divide="ignore"):
-            out: Array = np.log(one - two)
-        return out
+        return self._moments[:, 0]
+
+    def mean(self) -> Array:
+        """Within the bounds."""
+        return self._moments[:, 1]
+
+    def mean_log(self) -> Array:
+        """Of x within the bounds."""
+        return self._moments[:, 2]
 
     def log_density(self, x: Array) -> Array:
         """That of the Gamma, less the log mass within the bounds."""
         inside = (x >= self.low) & (x <= self.high)
-        density = Gamma(self.shape, self.rate).log_density(x) - self.log_mass()
-        return np.where(inside, density, -np.inf)
+        return np.where(inside, super().log_density(x), -np.inf)
 
 
 def _tail(a: Array, low: Array, high: Array, rows: NDArray[np.intp], draws: Draws) -> Array:
@@ -159,6 +182,18 @@ class NormalWishart:
         )
         return NormalWishart(mean, beta, (inverse + inverse.T) / 2, self.nu + count)
 
+    def expected_precision(self) -> Array:
+        """<Lambda> = nu scale; <Lambda mu> is this times the mean."""
+        inverse = np.linalg.inv(self.inverse_scale)
+        return self.nu * (inverse + inverse.T) / 2
+
+    def expected_log_det(self) -> float:
+        """E log |Lambda| = sum_a psi((nu + 1 - a) / 2) + d log 2 + log |scale|."""
+        size = len(self.mean)
+        _, logdet = np.linalg.slogdet(self.inverse_scale)
+        psi = special.digamma((self.nu - np.arange(size)) / 2).sum()
+        return float(psi + size * np.log(2) - logdet)
+
     def sample(self, draws: Draws) -> tuple[Array, Array]:
         """mu and Lambda: Bartlett's decomposition, then the Gaussian."""
         size = len(self.mean)
@@ -175,8 +210,19 @@ class NormalWishart:
 
     def log_density(self, mu: Array, precision: Array) -> float:
         """log Wishart(Lambda) + log N(mu | mean, beta Lambda)."""
-        size = len(mu)
         _, logdet = np.linalg.slogdet(precision)
+        e = mu - self.mean
+        return self._log(precision, float(logdet), float(e @ precision @ e))
+
+    def expected_log_density(self, under: NormalWishart) -> float:
+        """The mean of the log density under another of these; under itself, minus the entropy."""
+        e = under.mean - self.mean
+        precision = under.expected_precision()
+        form = float(e @ precision @ e) + len(e) / under.beta
+        return self._log(precision, under.expected_log_det(), form)
+
+    def _log(self, precision: Array, logdet: float, form: float) -> float:
+        size = len(self.mean)
         _, inverse_logdet = np.linalg.slogdet(self.inverse_scale)
         wishart = (
             0.5 * (self.nu - size - 1) * logdet
@@ -185,8 +231,5 @@ class NormalWishart:
             - 0.5 * self.nu * size * np.log(2)
             - special.multigammaln(self.nu / 2, size)
         )
-        e = mu - self.mean
-        normal = 0.5 * (
-            size * (np.log(self.beta) - LOG_2PI) + logdet - self.beta * e @ precision @ e
-        )
+        normal = 0.5 * (size * (np.log(self.beta) - LOG_2PI) + logdet - self.beta * form)
         return float(wishart + normal)

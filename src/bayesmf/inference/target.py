@@ -1,0 +1,67 @@
+"""Ratings that are predicted as a run goes along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.kernels.reduce import predict
+from bayesmf.model.state import Data, State
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Moments:
+    """Running mean and sum of squared deviations: memory does not grow with the draws."""
+
+    mean: Array
+    squares: Array
+    count: int = 0
+
+    def add(self, draw: Array) -> None:
+        """Take in one draw (Welford 1962)."""
+        self.count += 1
+        step = draw - self.mean
+        self.mean += step / self.count
+        self.squares += step * (draw - self.mean)
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviation of the draws."""
+        return np.sqrt(self.squares / max(self.count - 1, 1))
+
+
+class Target:
+    """Pairs to predict after every sweep, at most ``most`` of them."""
+
+    def __init__(self, ratings: Ratings, data: Data, most: int | None = None) -> None:
+        rows = ratings.by_user
+        keep = slice(None)
+        if most is not None and len(ratings) > most:
+            keep = slice(None, None, len(ratings) // most)
+        self.user, self.item = rows.row_index[keep], rows.index[keep]
+        self.values = np.asarray(rows.values[keep], float)
+        self.mean = data.mean
+        self.moments = Moments(np.zeros(len(self.values)), np.zeros(len(self.values)))
+
+    def predict(self, state: State) -> Array:
+        """At one state."""
+        out = np.empty(len(self.values))
+        predict(self.user, self.item, state.user.x, state.item.x, self.mean, out)
+        return out
+
+    def error(self, state: State) -> float:
+        """RMSE of the predictions at one state."""
+        return float(np.sqrt(np.mean((self.predict(state) - self.values) ** 2)))
+
+    def take(self, state: State, kept: bool) -> float:
+        """Predict, average if the draw is kept, and return the error of the average so far."""
+        draw = self.predict(state)
+        if kept:
+            self.moments.add(draw)
+        mean = self.moments.mean if self.moments.count else draw
+        return float(np.sqrt(np.mean((mean - self.values) ** 2)))
