@@ -46,10 +46,10 @@ def offset_left_out(monkeypatch) -> None:
     wrong_prior(monkeypatch, offset=np.zeros((0, 3)))
 
 
-def n_for_n_squared(monkeypatch) -> None:
-    """The centred form with sqrt(c_i) for c_i."""
-    right = sweep.draw_centred
-    monkeypatch.setattr(sweep, "draw_centred", lambda r, c, *a: right(r, np.sqrt(c), *a))
+def n_for_n_squared(monkeypatch, kernel: str = "draw_centred") -> None:
+    """A form of drawing side features with sqrt(c_i) for c_i."""
+    right = getattr(sweep, kernel)
+    monkeypatch.setattr(sweep, kernel, lambda r, c, *a: right(r, np.sqrt(c), *a))
 
 
 def rows_stand_still(monkeypatch) -> None:

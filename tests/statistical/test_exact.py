@@ -201,16 +201,17 @@ def test_side_features_and_rows_are_one_linear_regression(name, form, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mistake", "name", "form"),
+    ("mistake", "options", "name", "form"),
     [
-        (mistakes.n_for_n_squared, "user side", "centred"),
-        (mistakes.rows_stand_still, "user side", "non-centred"),
-        (mistakes.quiet_side_features, "both sides, joint bias", "interwoven"),
-        (mistakes.offset_left_out, "user side, robust", "interwoven"),
+        (mistakes.n_for_n_squared, {}, "user side", "centred"),
+        (mistakes.n_for_n_squared, {"kernel": "draw_non_centred"}, "user side", "non-centred"),
+        (mistakes.quiet_side_features, {}, "both sides, joint bias", "centred"),
+        (mistakes.offset_left_out, {}, "user side, robust", "interwoven"),
     ],
+    ids=["centred", "non-centred", "quiet", "offset"],
 )
-def test_mistakes_in_side_features_are_caught(mistake, name, form, monkeypatch):
-    mistake(monkeypatch)
+def test_mistakes_in_side_features_are_caught(mistake, options, name, form, monkeypatch):
+    mistake(monkeypatch, **options)
     z = held_scores(name, form, 4000, True, monkeypatch)
     assert np.abs(z).max() > bound(len(z) * len(FORMS) * len(WITH_SIDE)), z
 
@@ -254,14 +255,14 @@ def feature_nodes(model: Model, count: int, scaled: bool) -> tuple[np.ndarray, n
     return u, out / out.sum()
 
 
-def pair_nodes(model: Model, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values of S_1 V_1 and their probabilities; the same value of S is met once."""
+def pair_nodes(model: Model, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values of S_1 and V_1, every one with every other, and their probabilities."""
     v, v_weight = feature_nodes(model, count, True)
     s, s_weight = feature_nodes(model, count, model.has_own("user"))
     if model.features == "side":
         w, w_weight = feature_nodes(model, count, False)
         s, s_weight = np.add.outer(s, w).ravel(), np.outer(s_weight, w_weight).ravel()
-    return np.outer(s, v).ravel(), np.outer(s_weight, v_weight).ravel()
+    return np.repeat(s, count), np.tile(v, len(s)), np.outer(s_weight, v_weight).ravel()
 
 
 def noise_nodes(model: Model, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -304,10 +305,12 @@ def quadrature(model: Model, count: int, noise_count: int) -> dict[str, float]:
         total["p near r"] += evidence * (np.exp(-((p - RATING) ** 2)) @ z_weight)
         total["tau"] += t * evidence
         total["w"] += np.tanh(w / 2) * evidence
-    product, weight = pair_nodes(model, count)
-    at = np.arcsinh(product)
-    found = {key: weight @ CubicSpline(grid, value)(at) for key, value in total.items()}
+    S, V, weight = pair_nodes(model, count)
+    spline = {key: CubicSpline(grid, value)(np.arcsinh(S * V)) for key, value in total.items()}
+    found = {key: weight @ value for key, value in spline.items()}
     evidence = found.pop("evidence")
+    found["S near 0"] = weight @ (np.exp(-(S**2)) * spline["evidence"])
+    found["V near 0"] = weight @ (np.exp(-(V**2)) * spline["evidence"])
     return {key: float(value / evidence) for key, value in found.items()}
 
 
@@ -325,8 +328,11 @@ def sampled(model: Model, sweeps: int, seed: int = 0) -> dict[str, np.ndarray]:
         x, y = state.user.x[0], state.item.x[0]
         p = x[0] + y[0] + x[1] * y[1]
         w = state.tau * state.user.noise[0] * state.item.noise[0]
-        traces.append((np.tanh(p), np.exp(-((p - RATING) ** 2)), state.tau, np.tanh(w / 2)))
-    return dict(zip(("tanh p", "p near r", "tau", "w"), np.array(traces)[200:].T, strict=True))
+        traces.append({
+            "tanh p": np.tanh(p), "p near r": np.exp(-((p - RATING) ** 2)), "tau": state.tau,
+            "w": np.tanh(w / 2), "S near 0": np.exp(-(x[1] ** 2)), "V near 0": np.exp(-(y[1] ** 2)),
+        })  # fmt: skip
+    return {key: np.array([t[key] for t in traces[200:]]) for key in traces[0]}
 
 
 def smallest_scores(name: str, sweeps: int) -> dict[str, float]:
