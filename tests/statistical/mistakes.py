@@ -47,7 +47,7 @@ def offset_left_out(monkeypatch) -> None:
 
 
 def n_for_n_squared(monkeypatch, kernel: str = "draw_centred") -> None:
-    """A form of drawing side features with sqrt(c_i) for c_i."""
+    """A form of drawing side features with the root of its weights: c_i for c_i^2, or so."""
     right = getattr(sweep, kernel)
     monkeypatch.setattr(sweep, kernel, lambda r, c, *a: right(r, np.sqrt(c), *a))
 
@@ -63,10 +63,11 @@ def quiet_side_features(monkeypatch) -> None:
     right = sweep.draw_centred
 
     def draw(*args):
-        still = args[-1].copy()
-        right(*args[:6], False, args[7].copy(), still)
+        *start, _, residual, W = args
+        still = W.copy()
+        right(*start, False, residual.copy(), still)
         right(*args)
-        args[-1][:] = still + 0.9 * (args[-1] - still)
+        W[:] = still + 0.9 * (W - still)
 
     monkeypatch.setattr(sweep, "draw_centred", draw)
 
