@@ -236,9 +236,11 @@ def small_world(name: str):
 
 
 def test_a_weight_by_row_number_is_noticed(monkeypatch):
-    """c_i of the wrong row: the conditionals then depend on the labels."""
+    """c_i that grows with i: the conditionals then depend on the labels."""
     right = SideData.shrink.fget
-    monkeypatch.setattr(SideData, "shrink", property(lambda s: np.roll(right(s), 1)))
+    monkeypatch.setattr(
+        SideData, "shrink", property(lambda s: right(s) * (1 + np.arange(len(s.counts))))
+    )
     assert {"user W_0, centred", "user W_0, non-centred"} <= set(
         kernel_differences(*small_world("user side"))
     )
