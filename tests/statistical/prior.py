@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import stats
 
@@ -72,12 +74,19 @@ def draw_ratings(data: Data, state: State, rng: np.random.Generator) -> Data:
     weight = state.tau * state.user.noise[user] * state.item.noise[item]
     values = fitted + rng.normal(size=len(user)) / np.sqrt(weight)
     by_item = np.lexsort((user, item))
-    from dataclasses import replace
+    return _with(data, {"values": values}, {"values": values[by_item]})
 
+
+def uncentred(data: Data) -> Data:
+    """The same ratings with no mean taken off: as the model draws them."""
+    return replace(_with(data, {"mean": 0.0}, {"mean": 0.0}), mean=0.0)
+
+
+def _with(data: Data, by_user: dict, by_item: dict) -> Data:
     return replace(
         data,
-        user=replace(data.user, observed=data.user.observed._replace(values=values)),
-        item=replace(data.item, observed=data.item.observed._replace(values=values[by_item])),
+        user=replace(data.user, observed=data.user.observed._replace(**by_user)),
+        item=replace(data.item, observed=data.item.observed._replace(**by_item)),
     )
 
 

@@ -1,0 +1,94 @@
+"""Mistakes that the statistical tests must notice, each made in the sampler by a monkeypatch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bayesmf.inference import sweep
+from bayesmf.model import conditionals
+from bayesmf.prob.distributions import Gamma
+
+
+def wrong_rate(monkeypatch, name: str, factor: float) -> None:
+    """The Gamma of ``conditionals.<name>`` has its rate off by a factor."""
+    right = getattr(conditionals, name)
+
+    def wrong(*args):
+        found = right(*args)
+        return Gamma(found.shape, factor * found.rate)
+
+    monkeypatch.setattr(conditionals, name, wrong)
+
+
+def one_degree_more(monkeypatch) -> None:
+    """One degree of freedom too many in every Wishart, as the paper's appendix has it."""
+    right = conditionals.hyper
+    monkeypatch.setattr(
+        conditionals, "hyper", lambda *a: (lambda p: replace(p, nu=p.nu + 1))(right(*a))
+    )
+
+
+def wrong_prior(monkeypatch, **fields) -> None:
+    """Rows are drawn from a prior with these fields in place of the right ones."""
+    right = sweep.prior_of
+    monkeypatch.setattr(sweep, "prior_of", lambda *a: right(*a)._replace(**fields))
+
+
+def no_prior_mean(monkeypatch) -> None:
+    """The features' prior mean is taken for zero (rank 2)."""
+    wrong_prior(monkeypatch, linear_scaled=np.zeros(3))
+
+
+def offset_left_out(monkeypatch) -> None:
+    """Rows are drawn without their side features (rank 2)."""
+    wrong_prior(monkeypatch, offset=np.zeros((0, 3)))
+
+
+def n_for_n_squared(monkeypatch, kernel: str = "draw_centred") -> None:
+    """A form of drawing side features with the root of its weights: c_i for c_i^2, or so."""
+    right = getattr(sweep, kernel)
+    monkeypatch.setattr(sweep, kernel, lambda r, c, *a: right(r, np.sqrt(c), *a))
+
+
+def rows_stand_still(monkeypatch) -> None:
+    """The non-centred form, but S keeps its value when W moves."""
+    right = sweep.draw_non_centred
+    monkeypatch.setattr(sweep, "draw_non_centred", lambda *a: right(*a[:-2], a[-2].copy(), a[-1]))
+
+
+def quiet_side_features(monkeypatch) -> None:
+    """The centred form's draws of W have 9/10 of their spread."""
+    right = sweep.draw_centred
+
+    def draw(*args):
+        *start, _, residual, W = args
+        still = W.copy()
+        right(*start, False, residual.copy(), still)
+        right(*args)
+        W[:] = still + 0.9 * (W - still)
+
+    monkeypatch.setattr(sweep, "draw_centred", draw)
+
+
+def noise_forgotten(monkeypatch) -> None:
+    """Rows are drawn as if the other side's precisions were 1."""
+    right = sweep.draw_rows
+    monkeypatch.setattr(
+        sweep, "draw_rows", lambda o, x, root, *a: right(o, x, np.ones_like(root), *a)
+    )
+
+
+def loud_rows(monkeypatch) -> None:
+    """The draws of rows have 5/4 of their spread."""
+    right = sweep.draw_rows
+
+    def draw(*args):
+        *start, sample, out, errors, width = args
+        mean = out.copy()
+        right(*start, False, mean, np.empty(0), width)
+        right(*start, sample, out, errors, width)
+        out[:] = mean + 1.25 * (out - mean)
+
+    monkeypatch.setattr(sweep, "draw_rows", draw)
