@@ -15,7 +15,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.inference import sweep
-from bayesmf.kernels.rows import draw_rows
+from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.kernels.side import draw_centred, draw_non_centred, store_grams
 from bayesmf.model import conditionals, joint
 from bayesmf.model.joint import log_joint
@@ -113,9 +113,9 @@ def numbers(found) -> np.ndarray:
 
 def row_kernel(model: Model, mine: SideData, me: Side, others: Side, state: State):
     x, errors = me.x.copy(), np.empty(len(me.x))
-    draw_rows(mine.observed, others.x, np.sqrt(others.noise), state.tau * me.noise,
-              sweep.prior_of(model, mine, me), Draws(0).place(), False, x, errors,
-              state.width())  # fmt: skip
+    draw_rows(mine.observed, Known(others.x, np.sqrt(others.noise), sweep.POINTS),
+              state.tau * me.noise, sweep.prior_of(model, mine, me), Draws(0).place(), False, x,
+              errors, sweep.POINTS, sweep.NO_VALUES, state.width())  # fmt: skip
     return x, errors
 
 
@@ -128,14 +128,15 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
     if form == "centred":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sweep, "draw_centred", lambda *a: draw_centred(*a[:-3], False, *a[-2:]))
-            sweep._draw_centred(model, mine, raters, me, Draws(0))
+            sweep._draw_centred(model, mine, raters, me, sweep.Sampling(Draws(0)))
     else:
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        store_grams(mine.observed, others.x, np.sqrt(others.noise), state.width(), grams)
+        known = Known(others.x, np.sqrt(others.noise), sweep.POINTS)
+        store_grams(mine.observed, known, me.size, state.width(), grams)
         draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
                          precision @ me.W_mean[first:], first, place, False, me.x,
-                         me.W)  # fmt: skip
+                         me.W, sweep.POINTS, sweep.NO_VALUES)  # fmt: skip
     return me.W[0, first:]
 
 
@@ -220,10 +221,12 @@ def draw_side_of(model: Model, data: Data, state: State, name: str) -> None:
     """The part of a sweep that belongs to one side, but for the noise."""
     mine, raters = (data.user, data.item) if name == "user" else (data.item, data.user)
     me, others = state.sides(name)
+    sampling = sweep.Sampling(Draws(6), "interwoven")
     if model.has_side(name):
-        sweep._draw_side(model, mine, raters, me, others, state, Draws(6), "interwoven")
-    sweep._draw_hyper(model, mine, me, Draws(6))
-    sweep._draw_rows(model, mine, me, others, state, Draws(6))
+        sweep.update_side_hyper(model, mine, me, sampling)
+        sweep.update_side(model, mine, raters, me, others, state, sampling)
+    sweep.update_hyper(model, mine, me, sampling)
+    sweep.update_rows(model, mine, me, others, state, sampling)
 
 
 def test_transposing_changes_no_conditional_and_no_draw(world, monkeypatch):
@@ -253,8 +256,8 @@ def test_rows_of_the_wrong_order_are_noticed(monkeypatch):
     """Offsets that belong to the rows in order of their ratings, not to the rows."""
     right = sweep.prior_of
 
-    def prior_of(model, data, me):
-        found = right(model, data, me)
+    def prior_of(model, data, me, *rest):
+        found = right(model, data, me, *rest)
         return found._replace(offset=np.sort(found.offset, axis=0))
 
     monkeypatch.setattr(sweep, "prior_of", prior_of)
@@ -265,8 +268,8 @@ def test_a_rule_for_users_alone_is_noticed(monkeypatch):
     """An item's prior without its offset, a user's with: the transposed model is another."""
     right = sweep.prior_of
 
-    def prior_of(model, data, me):
-        found = right(model, data, me)
+    def prior_of(model, data, me, *rest):
+        found = right(model, data, me, *rest)
         if data.name == "item" and len(found.offset):
             found = found._replace(offset=np.zeros_like(found.offset))
         return found

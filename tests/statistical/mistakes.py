@@ -55,7 +55,7 @@ def n_for_n_squared(monkeypatch, kernel: str = "draw_centred") -> None:
 def rows_stand_still(monkeypatch) -> None:
     """The non-centred form, but S keeps its value when W moves."""
     right = sweep.draw_non_centred
-    monkeypatch.setattr(sweep, "draw_non_centred", lambda *a: right(*a[:-2], a[-2].copy(), a[-1]))
+    monkeypatch.setattr(sweep, "draw_non_centred", lambda *a: right(*a[:9], a[9].copy(), *a[10:]))
 
 
 def quiet_side_features(monkeypatch) -> None:
@@ -75,9 +75,11 @@ def quiet_side_features(monkeypatch) -> None:
 def noise_forgotten(monkeypatch) -> None:
     """Rows are drawn as if the other side's precisions were 1."""
     right = sweep.draw_rows
-    monkeypatch.setattr(
-        sweep, "draw_rows", lambda o, x, root, *a: right(o, x, np.ones_like(root), *a)
-    )
+
+    def draw(observed, known, *rest):
+        right(observed, known._replace(root=np.ones_like(known.root)), *rest)
+
+    monkeypatch.setattr(sweep, "draw_rows", draw)
 
 
 def loud_rows(monkeypatch) -> None:
@@ -85,10 +87,10 @@ def loud_rows(monkeypatch) -> None:
     right = sweep.draw_rows
 
     def draw(*args):
-        *start, sample, out, errors, width = args
+        *start, sample, out, errors, covs, logdets, width = args
         mean = out.copy()
-        right(*start, False, mean, np.empty(0), width)
-        right(*start, sample, out, errors, width)
+        right(*start, False, mean, np.empty(0), covs, logdets, width)
+        right(*start, sample, out, errors, covs, logdets, width)
         out[:] = mean + 1.25 * (out - mean)
 
     monkeypatch.setattr(sweep, "draw_rows", draw)

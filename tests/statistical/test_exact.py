@@ -20,7 +20,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.inference import sweep as sweeping
 from bayesmf.inference.sweep import gibbs_sweep
-from bayesmf.kernels.rows import draw_rows
+from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, random_start, stream
@@ -95,7 +95,7 @@ def hold(monkeypatch, state) -> None:
 
     kept = copy.deepcopy(state)
 
-    def hyper(group, own, spread):  # of W: the rows' own are not drawn at all
+    def hyper(group, own, spread, cov):  # of W: the rows' own are not drawn at all
         assert own is state.user.W or own is state.item.W
         side = kept.user if own is state.user.W else kept.item
         columns = slice(group.first, group.end)
@@ -104,7 +104,7 @@ def hold(monkeypatch, state) -> None:
     def noise(model, counts, errors, tau):
         return Held((kept.user if len(counts) == len(kept.user.x) else kept.item).noise)
 
-    monkeypatch.setattr(sweeping, "_draw_hyper", lambda *a: None)
+    monkeypatch.setattr(sweeping, "update_hyper", lambda *a: None)
     monkeypatch.setattr(conditionals, "hyper", hyper)
     monkeypatch.setattr(conditionals, "noise", noise)
     monkeypatch.setattr(conditionals, "tau", lambda *a: Held(np.array([kept.tau])))
@@ -139,15 +139,17 @@ def test_rows_are_a_linear_regression(name):
     state = random_state(model, data)
     mean, covariance = regression(model, ratings, state, joint=False)
     me, items = state.user, state.item
-    inputs = (data.user.observed, items.x, np.sqrt(items.noise), state.tau * me.noise,
+    known = Known(items.x, np.sqrt(items.noise), sweeping.POINTS)
+    inputs = (data.user.observed, known, state.tau * me.noise,
               sweeping.prior_of(model, data.user, me))  # fmt: skip
+    outputs = (me.x, np.empty(0), sweeping.POINTS, np.empty(0), state.width())
     place = stream(Draws(0), "user", "rows").place()
-    draw_rows(*inputs, place, False, me.x, np.empty(0), state.width())
+    draw_rows(*inputs, place, False, *outputs)
     assert unknowns(model, state, joint=False) == pytest.approx(mean, rel=1e-9, abs=1e-9)
     draws = np.empty((1500, len(mean)))
     for k in range(len(draws)):
         place = stream(Draws(1, sweep=k), "user", "rows").place()
-        draw_rows(*inputs, place, True, me.x, np.empty(0), state.width())
+        draw_rows(*inputs, place, True, *outputs)
         draws[k] = unknowns(model, state, joint=False)
     white = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
     n, size = len(draws), len(mean)
