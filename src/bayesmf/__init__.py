@@ -13,11 +13,14 @@ from bayesmf.errors import DataError
 
 if TYPE_CHECKING:
     from bayesmf.inference.gibbs import Gibbs
+    from bayesmf.inference.map import MAP
+    from bayesmf.inference.variational import Variational
     from bayesmf.model.spec import Hyper, Model
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "MAP",
     "DataError",
     "Gibbs",
     "Hyper",
@@ -25,6 +28,7 @@ __all__ = [
     "Ratings",
     "Scale",
     "Split",
+    "Variational",
     "load",
     "load_split",
     "save_split",
@@ -34,9 +38,11 @@ __all__ = [
 
 # Names whose modules load the compiler; looking at data should not wait for it.
 _LATE = {
+    "MAP": "bayesmf.inference.map",
     "Gibbs": "bayesmf.inference.gibbs",
     "Hyper": "bayesmf.model.spec",
     "Model": "bayesmf.model.spec",
+    "Variational": "bayesmf.inference.variational",
 }
 
 

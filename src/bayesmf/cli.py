@@ -254,22 +254,42 @@ def split(
 )
 @click.option(
     "--inference",
-    type=click.Choice(["gibbs"]),
+    type=click.Choice(["gibbs", "vi", "map"]),
     default="gibbs",
     show_default=True,
-    help="How to fit.",
+    help="Sampling, variational inference or a MAP estimate.",
 )
+@click.option("--sweeps", type=int, help="At most.  [default: 400; vi 100; map 60 or 1000]")
+@click.option("--burn-in", type=int, help="gibbs: sweeps not averaged.  [default: 20]")
+@click.option("--thin", type=int, help="gibbs: average every so many.  [default: 1]")
+@click.option("--chains", type=int, help="gibbs: independent runs.  [default: 1]")
 @click.option(
     "--side-form",
     type=click.Choice(["centred", "non-centred", "interwoven"]),
-    default="centred",
-    show_default=True,
-    help="How side features are drawn.",
+    help="gibbs: how side features are drawn.  [default: centred]",
 )
-@click.option("--sweeps", type=int, default=400, show_default=True, help="Of each chain.")
-@click.option("--burn-in", type=int, default=20, show_default=True, help="Sweeps not averaged.")
-@click.option("--thin", type=int, default=1, show_default=True, help="Average every so many.")
-@click.option("--chains", type=int, default=1, show_default=True, help="Independent runs.")
+@click.option(
+    "--start",
+    type=click.Choice(["random", "map"]),
+    help="gibbs, vi: where to begin.  [default: gibbs random, vi map]",
+)
+@click.option(
+    "--prior-scale",
+    type=click.Choice(["default", "map-driven"]),
+    help="vi: of the features' hyperprior; map-driven: from the start.  [default: default]",
+)
+@click.option(
+    "--moments",
+    type=click.Choice(["second", "first"]),
+    help="vi: first leaves covariances out, as the paper prints it.  [default: second]",
+)
+@click.option("--clamp", is_flag=True, default=None, help="vi: truncated precisions by clamping.")
+@click.option(
+    "--method",
+    type=click.Choice(["coordinate", "momentum"]),
+    help="map: one row at a time, or the paper's descent.  [default: coordinate]",
+)
+@click.option("--penalty", type=float, help="map: of the features.  [default: by validation]")
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**64 - 1),
@@ -295,8 +315,6 @@ def split(
 @click.option(
     "--patience",
     type=click.IntRange(1),
-    default=50,
-    show_default=True,
     metavar="SWEEPS",
     help="End when the validation error has not fallen for so long.",
 )
@@ -307,9 +325,9 @@ def split(
 def fit(
     data: str, model: str | None, rank: int, side_of: str | None, side_power: float | None,
     precision: str | None, bounds: str | None, prior: str | None, bias: str | None,
-    inference: str, side_form: Any, sweeps: int, burn_in: int, thin: int, chains: int, seed: int,
-    threads: int | None, budget: float | None, holdout: str, validation: float | None,
-    patience: int, out: Path | None, overwrite: bool, quiet: bool, as_json: bool, **reading: Any,
+    inference: str, seed: int, threads: int | None, budget: float | None, holdout: str,
+    validation: float | None, patience: int | None, start: str | None, out: Path | None,
+    overwrite: bool, quiet: bool, as_json: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Fit a model to DATA and test it on held-out ratings.
 
@@ -322,7 +340,11 @@ def fit(
     if out is not None:
         check_folder(out, replaces)
     chosen = cli_fit.model_of(model, rank, side_of, side_power, precision, bounds, prior, bias)
-    sampler = bayesmf.Gibbs(chosen, sweeps, burn_in, thin, chains, seed, side_form, threads)
+    reading = {key: rest.pop(key) for key in list(rest) if key not in cli_fit.SETTINGS}
+    algorithm = cli_fit.algorithm_of(inference, chosen, seed, threads, rest)
+    options = {"start": start, "patience": patience, "budget": budget}
+    if inference == "map" and start is not None:
+        raise DataError("--start is for --inference gibbs and vi; leave it out")
     ratings = bayesmf.load(data, **reading)
     if holdout == "none":
         train, test = ratings.drop_unused(), None
@@ -336,9 +358,10 @@ def fit(
         train, judge = bayesmf.split(train, "random", seed, test_fraction=validation)
         held = {**held, "train": len(train), "validation": len(judge)}
     done = cli_fit.fit_with_progress(
-        sampler, train, test, quiet, budget=budget, validation=judge, patience=patience
-    )
-    facts = {"data": data, **cli_fit.facts_of(chosen, sampler, done, held)}
+        algorithm, train, test, quiet, validation=judge,
+        **{key: value for key, value in options.items() if value is not None},
+    )  # fmt: skip
+    facts = {"data": data, **cli_fit.facts_of(inference, algorithm, done, held)}
     if out is not None:
         cli_fit.save(out, facts, done, test, replaces)
     if as_json:
@@ -347,10 +370,7 @@ def fit(
     error = "" if done.test_rmse is None else f"test RMSE {done.test_rmse:.4f} "
     ended = f" ({done.stopped})" if done.stopped else ""
     click.echo(f"{error}after {done.sweeps} sweeps in {done.seconds:.1f} s{ended}")
-    noise = done.diagnostics().get("noise precision")
-    if noise is not None:
-        click.echo(
-            f"noise precision: R-hat {noise['r_hat']:.3f}, {noise['ess']:.0f} effective draws"
-        )
+    for line in cli_fit.remarks(done):
+        click.echo(line)
     if out is not None:
         click.echo(f"written to {out}")

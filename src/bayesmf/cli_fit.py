@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import bayesmf
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, OverfittingWarning
 
 if TYPE_CHECKING:
-    from bayesmf.inference.gibbs import GibbsFit
-    from bayesmf.inference.run import Callback
     from bayesmf.model.spec import Model
 
 FEATURES = {"none": "none", "no-side": "user-item", "side": "side", "side-only": "side-only"}
@@ -49,28 +48,80 @@ def _bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def fit_with_progress(sampler: Any, train: Any, test: Any, quiet: bool, **options: Any) -> GibbsFit:
-    """Run the sampler under a progress bar on the error stream."""
+SETTINGS = {  # option: (algorithm, its field)
+    "sweeps": {"gibbs": "sweeps", "vi": "updates", "map": "sweeps"},
+    "burn_in": {"gibbs": "burn_in"},
+    "thin": {"gibbs": "thin"},
+    "chains": {"gibbs": "chains"},
+    "side_form": {"gibbs": "form"},
+    "prior_scale": {"vi": "prior"},
+    "moments": {"vi": "moments"},
+    "clamp": {"vi": "clamp"},
+    "method": {"map": "method"},
+    "penalty": {"map": "penalty"},
+}
+
+
+def algorithm_of(
+    name: str, model: Model, seed: int, threads: int | None, given: dict[str, Any]
+) -> Any:
+    """The algorithm that the options describe; an option of another algorithm is refused."""
+    fields = {}
+    for option, value in given.items():
+        if value is None:
+            continue
+        if name not in SETTINGS[option]:
+            told = " or ".join(SETTINGS[option])
+            raise DataError(f"--{option.replace('_', '-')} is for --inference {told}; leave it out")
+        fields[SETTINGS[option][name]] = value
+    kinds = {"gibbs": "Gibbs", "vi": "Variational", "map": "MAP"}
+    return getattr(bayesmf, kinds[name])(model, seed=seed, threads=threads, **fields)
+
+
+def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **options: Any) -> Any:
+    """Run an algorithm under a progress bar on the error stream."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[rmse]}"),
                TimeRemainingColumn())  # fmt: skip
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task("sampling", total=sampler.sweeps * sampler.chains, rate="", rmse="")
+        task = bar.add_task("preparing", total=None, rate="", rmse="")
+        stage = {"name": "preparing", "since": 0.0}
 
         def show(progress: Any) -> None:
+            if progress.stage != stage["name"]:
+                bar.reset(task, description=progress.stage)
+                stage.update(name=progress.stage, since=progress.seconds)
             done = progress.chain * progress.sweeps + progress.sweep
+            seconds = max(progress.seconds - stage["since"], 1e-9)
             bar.update(
-                task, completed=done, rate=f"{done / progress.seconds:.1f} sweeps/s",
+                task, completed=done, total=progress.chains * progress.sweeps,
+                rate=f"{done / seconds:.1f} sweeps/s" if done > 1 else "",
                 rmse="" if progress.rmse is None else f"RMSE {progress.rmse:.4f}",
             )  # fmt: skip
 
-        callback: Callback = show
-        fit: GibbsFit = sampler.fit(train, test, callbacks=[callback], **options)
-        return fit
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", OverfittingWarning)
+            fit = algorithm.fit(train, test, callbacks=[show], **options)
+    for warning in caught:
+        console.print(f"Warning: {warning.message}", style="yellow", highlight=False)
+    return fit
 
 
-def save(folder: Path, facts: dict[str, Any], fit: GibbsFit, test: Any, replaces: Any) -> None:
+def remarks(fit: Any) -> list[str]:
+    """What a person should know of a fit beyond its error."""
+    if hasattr(fit, "diagnostics"):
+        noise = fit.diagnostics().get("noise precision")
+        if noise is None:
+            return []
+        return [f"noise precision: R-hat {noise['r_hat']:.3f}, {noise['ess']:.0f} effective draws"]
+    if hasattr(fit, "penalty"):
+        return [f"penalty {fit.penalty:g}"]
+    bound = fit.trace["bound"][fit.best - 1]
+    return [f"lower bound {bound:.1f} at update {fit.best}"]
+
+
+def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any) -> None:
     """fit.json, and the held-out ratings with their predictions as a table."""
     import pyarrow as pa
     from pyarrow import csv
@@ -78,11 +129,19 @@ def save(folder: Path, facts: dict[str, Any], fit: GibbsFit, test: Any, replaces
     from bayesmf.atomic import whole_folder
 
     with whole_folder(folder, replaces) as made:
-        details = {**facts, "diagnostics": fit.diagnostics(), "rmse_by_sweep": fit.rmse_by_sweep}
+        if hasattr(fit, "trace"):
+            details = {**facts, "trace": fit.trace}
+        else:
+            curve = {"rmse_by_sweep": fit.rmse_by_sweep}
+            details = {**facts, "diagnostics": fit.diagnostics(), **curve}
         (made / "fit.json").write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
         if fit.predictions is not None:
-            table = test.to_arrow().append_column("mean", pa.array(fit.predictions.mean))
-            table = table.append_column("sd_of_mean", pa.array(fit.predictions.sd))
+            table = test.to_arrow()
+            if hasattr(fit.predictions, "sd"):
+                table = table.append_column("mean", pa.array(fit.predictions.mean))
+                table = table.append_column("sd_of_mean", pa.array(fit.predictions.sd))
+            else:
+                table = table.append_column("mean", pa.array(fit.predictions))
             csv.write_csv(table, made / "predictions.csv")
 
 
@@ -92,17 +151,27 @@ def is_fit(folder: Path) -> bool:
     return "fit.json" in names and names <= {"fit.json", "predictions.csv"}
 
 
-def facts_of(model: Model, sampler: Any, fit: GibbsFit, holdout: dict[str, Any]) -> dict[str, Any]:
+def facts_of(name: str, algorithm: Any, fit: Any, holdout: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of a fit."""
-    settings = {key: getattr(sampler, key) for key in
-                ("sweeps", "burn_in", "thin", "chains", "seed", "form")}  # fmt: skip
-    return {
+    settings = {key: value for key, value in vars(algorithm).items()
+                if key not in ("model", "threads")}  # fmt: skip
+    facts: dict[str, Any] = {
         "test_rmse": fit.test_rmse,
         "sweeps": fit.sweeps,
         "seconds": round(fit.seconds, 3),
         "stopped": fit.stopped,
-        "model": asdict(model),
-        "inference": {"algorithm": "gibbs", **settings},
+    }
+    if name == "map":
+        facts["penalty"] = fit.penalty
+    if name == "vi":
+        errors = fit.trace.get("test rmse")
+        facts.update(update=fit.best, bound=fit.trace["bound"][fit.best - 1])
+        if errors:
+            facts.update(least_test_rmse=min(errors), least_at=errors.index(min(errors)) + 1)
+    return {
+        **facts,
+        "model": asdict(algorithm.model),
+        "inference": {"algorithm": name, **settings},
         "holdout": holdout,
         "version": bayesmf.__version__,
     }

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.inference.kept import Kept
+from bayesmf.inference.map import MAP
 from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
 from bayesmf.inference.sweep import Form, gibbs_sweep
 from bayesmf.inference.target import Moments, Target
@@ -102,7 +103,7 @@ class Gibbs:
         train: Ratings,
         test: Ratings | None = None,
         *,
-        start: State | None = None,
+        start: State | Literal["random", "map"] = "random",
         validation: Ratings | None = None,
         patience: int = 50,
         callbacks: Sequence[Callback] = (),
@@ -111,6 +112,7 @@ class Gibbs:
     ) -> GibbsFit:
         """Sample; ``test`` is predicted along the way, ``budget`` is in seconds.
 
+        All chains begin at ``start`` if it is a state or "map", a MAP estimate made for it.
         A chain ends early when the error on ``validation`` has not fallen for ``patience`` sweeps.
         Kept draws go to the new folder ``keep_in``, or stay in memory. Ctrl-C ends the run with
         what has been sampled.
@@ -121,6 +123,11 @@ class Gibbs:
                 folder = stack.enter_context(whole_folder(Path(keep_in)))
             kept = Kept(self.chains * self.keep, folder)
             clock = Clock(callbacks, budget)
+            if start == "map":
+                maximum = MAP(self.model, seed=self.seed).fit(
+                    train, validation=validation, callbacks=callbacks
+                )
+                start = maximum.state
             fit = self._run(train, test, start, validation, patience, clock, kept)
             kept.close()
         if self.keep:
@@ -128,7 +135,7 @@ class Gibbs:
         return fit
 
     def _run(
-        self, train: Ratings, test: Ratings | None, start: State | None,
+        self, train: Ratings, test: Ratings | None, start: State | Literal["random"],
         validation: Ratings | None, patience: int, clock: Clock, kept: Kept,
     ) -> GibbsFit:  # fmt: skip
         data = Data.of(train, self.model)
@@ -144,7 +151,7 @@ class Gibbs:
         for chain in range(self.chains):
             state = (
                 random_start(self.model, data, self.seed, chain)
-                if start is None
+                if start == "random"
                 else copy.deepcopy(start)
             )
             states.append(state)

@@ -29,7 +29,7 @@ from bayesmf.model.state import Data, Name, State, random_start
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
-PENALTIES = (5.0, 10.0, 15.0, 20.0, 30.0)
+PENALTIES = (5.0, 10.0, 20.0, 40.0)
 NO_DRAWS = Draws(0).place()
 
 
@@ -69,6 +69,7 @@ class MapFit:
     sweeps: int  # of the features' stage, all penalties together
     seconds: float
     stopped: str
+    predictions: Array | None = None  # of the test ratings
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,8 @@ class MAP:
                     break
                 progress = Progress(0, 1, number, most, clock.seconds,
                                     trace["test rmse"][-1] if "test" in targets else None,
-                                    judged[-1] if judged else None)  # fmt: skip
+                                    judged[-1] if judged else None,
+                                    f"MAP, penalty {penalty:g}")  # fmt: skip
                 if clock.stops(progress):
                     break
         except KeyboardInterrupt:
@@ -186,7 +188,9 @@ class MAP:
             state = best
         fit_precisions(self.model, data, state)
         rmse = targets["test"].error(state) if "test" in targets else None
-        return MapFit(self.model, state, penalty, trace, rmse, done, clock.seconds, clock.reason)
+        shown = targets["test"].predict(state) if "test" in targets else None
+        return MapFit(self.model, state, penalty, trace, rmse, done, clock.seconds, clock.reason,
+                      shown)  # fmt: skip
 
     def _penalise(self, state: State, penalty: float) -> None:
         for side in (state.user, state.item):

@@ -44,6 +44,7 @@ class Progress:
     seconds: float  # since the start
     rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
     validation: float | None = None  # the same on the validation ratings
+    stage: str = "sampling"
 
 
 Callback = Callable[[Progress], bool | None]

@@ -101,6 +101,7 @@ class VariationalFit:
     best: int  # the update, counted from 1, whose state this is
     seconds: float
     stopped: str
+    predictions: Array | None = None  # of the test ratings
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,10 @@ class Variational:
         with using(self.threads):
             clock = Clock(callbacks, budget)
             if start == "map":
-                start = MAP(self.model, seed=self.seed).fit(train, validation=validation).state
+                maximum = MAP(self.model, seed=self.seed).fit(
+                    train, validation=validation, callbacks=callbacks
+                )
+                start = maximum.state
             data = Data.of(train, self.model)
             state = (
                 random_start(self.model, data, self.seed)
@@ -182,7 +186,7 @@ class Variational:
                 judged = trace.get("validation rmse")
                 progress = Progress(0, 1, update, self.updates, clock.seconds,
                                     trace["test rmse"][-1] if held else None,
-                                    judged[-1] if judged else None)  # fmt: skip
+                                    judged[-1] if judged else None, "updating")  # fmt: skip
                 if judged:
                     ends = waiting.ends(judged[-1])
                     if waiting.at == waiting.seen:
@@ -201,9 +205,9 @@ class Variational:
             clock.reason = "interrupted"
         number, state, q = best or (done, state, q)
         rmse = trace["test rmse"][number - 1] if held else None
-        return VariationalFit(
-            model, state, q, trace, rmse, done, number, clock.seconds, clock.reason
-        )
+        shown = targets["test"].predict(state) if held else None
+        return VariationalFit(model, state, q, trace, rmse, done, number, clock.seconds,
+                              clock.reason, shown)  # fmt: skip
 
     def _facts(
         self, model: Model, data: Data, state: State, q: MeanField, total: float, held: Data | None
