@@ -136,7 +136,7 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
         store_grams(mine.observed, known, me.size, state.width(), grams)
         draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
                          precision @ me.W_mean[first:], first, place, False, me.x,
-                         me.W, sweep.POINTS, sweep.NO_VALUES)  # fmt: skip
+                         me.W)  # fmt: skip
     return me.W[0, first:]
 
 

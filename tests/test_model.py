@@ -186,8 +186,7 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), me.W.copy()
         draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
-                         precision @ me.W_mean[first:], first, place, sample, x, W, sweep.POINTS,
-                         sweep.NO_VALUES)  # fmt: skip
+                         precision @ me.W_mean[first:], first, place, sample, x, W)  # fmt: skip
         own, noise = me.own.copy(), np.empty(me.size - first)
         for k in range(len(me.W)):
             conditional = conditionals.free_side(state, mine, raters, k, model)

@@ -55,7 +55,7 @@ def n_for_n_squared(monkeypatch, kernel: str = "draw_centred") -> None:
 def rows_stand_still(monkeypatch) -> None:
     """The non-centred form, but S keeps its value when W moves."""
     right = sweep.draw_non_centred
-    monkeypatch.setattr(sweep, "draw_non_centred", lambda *a: right(*a[:9], a[9].copy(), *a[10:]))
+    monkeypatch.setattr(sweep, "draw_non_centred", lambda *a: right(*a[:-2], a[-2].copy(), a[-1]))
 
 
 def quiet_side_features(monkeypatch) -> None:

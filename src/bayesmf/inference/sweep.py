@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from bayesmf.inference.side_mean import move_to_mean
 from bayesmf.kernels.philox import Place, normals
 from bayesmf.kernels.rows import Known, Prior, draw_rows
 from bayesmf.kernels.side import (
@@ -234,12 +235,20 @@ def update_side(
     if own and algorithm.form != "non-centred":
         _draw_centred(model, data, raters, me, algorithm)
     if not own or algorithm.form != "centred":
-        precision, mean = me.W_precision[first:, first:], me.W_mean[first:]
         cov = algorithm.covariances(data.name)
         grams = _grams(data, _known(data, others, algorithm), me.size, state)
-        draw_non_centred(raters.observed, data.shrink, state.tau * me.noise, grams, precision,
-                         precision @ mean, first, algorithm.place(data.name, "W_free"),
-                         algorithm.sample, me.x, me.W, cov.W, cov.W_logdet)  # fmt: skip
+        weight = state.tau * me.noise
+        if algorithm.sample:
+            precision = me.W_precision[first:, first:]
+            linear = precision @ me.W_mean[first:]
+            draw_non_centred(raters.observed, data.shrink, weight, grams, precision, linear, first,
+                             algorithm.place(data.name, "W_free"), True, me.x,
+                             me.W)  # fmt: skip
+        else:
+            cells = me.size * (me.size + 1) // 2
+            filled = cov.W if len(cov.W) else np.zeros((len(me.W), cells))
+            logdet = cov.W_logdet if len(cov.W) else np.empty(len(me.W))
+            move_to_mean(data, raters, me, first, grams, weight, filled, logdet)
         if len(cov.W):
             offsets(data.observed, cov.W, data.shrink**2, cov.offset)
             np.add(cov.own, cov.offset, out=cov.total)

@@ -191,8 +191,7 @@ def expected_errors(observed, x, cov, known, size, width, out):
 
 
 @serial
-def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, sample, x, W, cov,
-                     logdet):  # fmt: skip
+def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, sample, x, W):
     """Every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
 
     precision  prior + sum_i c_i^2 weight_i A_i
@@ -200,8 +199,7 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
     after      g_i -= c_i weight_i A_i (new - old),   S_i += c_i (new - old)
 
     g_i = weight_i (h_i - A_i S_i) is the gradient of the likelihood in S_i. Columns before
-    ``first`` (a bias that side features do not shift) are left alone. ``cov`` and ``logdet``, if
-    they have rows, receive the covariance of W_k, its lower triangle row by row.
+    ``first`` (a bias that side features do not shift) are left alone.
     """
     size = prior.shape[0]
     last = grams.shape[1] - 1
@@ -237,8 +235,6 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
         else:
             draws[:] = 0.0
         _solve_one(P, step, draws, size)
-        if len(cov):
-            logdet[k] = _store_inverse(P, cov[k], first, size)
         for a in range(size):
             new = step[a]
             step[a] = new - W[k, first + a]
@@ -272,24 +268,3 @@ def _solve_one(Q, x, noise, size):
         for k in range(i + 1, size):
             x[i] -= Q[k, i] * x[k]
         x[i] /= Q[i, i]
-
-
-@serial
-def _store_inverse(L, out, first, size):
-    """(L L')^-1 into the lower triangle ``out`` of a wider matrix; returns its log determinant."""
-    R = np.zeros((size, size))
-    total = 0.0
-    for j in range(size):
-        R[j, j] = 1.0 / L[j, j]
-        total -= 2.0 * np.log(L[j, j])
-        for i in range(j + 1, size):
-            for k in range(j, i):
-                R[i, j] -= L[i, k] * R[k, j]
-            R[i, j] /= L[i, i]
-    for a in range(size):
-        for b in range(a + 1):
-            value = 0.0
-            for k in range(a, size):
-                value += R[k, a] * R[k, b]
-            out[(first + a) * (first + a + 1) // 2 + first + b] = value
-    return total
