@@ -17,7 +17,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.inference.kept import Kept
-from bayesmf.inference.map import MAP
+from bayesmf.inference.map import map_start
 from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
 from bayesmf.inference.sweep import Form, gibbs_sweep
 from bayesmf.inference.target import Moments, Target
@@ -124,10 +124,7 @@ class Gibbs:
             kept = Kept(self.chains * self.keep, folder)
             clock = Clock(callbacks, budget)
             if start == "map":
-                maximum = MAP(self.model, seed=self.seed).fit(
-                    train, validation=validation, callbacks=callbacks
-                )
-                start = maximum.state
+                start = map_start(self.model, self.seed, self.threads, train, validation, callbacks)
             fit = self._run(train, test, start, validation, patience, clock, kept)
             kept.close()
         if self.keep:

@@ -263,3 +263,16 @@ def _note(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
 
 def _flat(energies: list[float]) -> bool:
     return len(energies) > 1 and abs(energies[-2] - energies[-1]) <= 1e-6 * energies[-1]
+
+
+def map_start(
+    model: Model, seed: int, threads: int | None, train: Ratings, validation: Ratings | None,
+    callbacks: Sequence[Callback],
+) -> State:  # fmt: skip
+    """Where another algorithm begins; Ctrl-C here is not the end of that one with a result."""
+    fit = MAP(model, seed=seed, threads=threads).fit(
+        train, validation=validation, callbacks=callbacks
+    )
+    if fit.stopped == "interrupted":
+        raise KeyboardInterrupt
+    return fit.state

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.inference.bound import Beliefs, lower_bound
-from bayesmf.inference.map import MAP
+from bayesmf.inference.map import map_start
 from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
 from bayesmf.inference.sweep import Covariances, Form, sweep
 from bayesmf.inference.target import Target
@@ -150,10 +150,7 @@ class Variational:
         with using(self.threads):
             clock = Clock(callbacks, budget)
             if start == "map":
-                maximum = MAP(self.model, seed=self.seed).fit(
-                    train, validation=validation, callbacks=callbacks
-                )
-                start = maximum.state
+                start = map_start(self.model, self.seed, self.threads, train, validation, callbacks)
             data = Data.of(train, self.model)
             state = (
                 random_start(self.model, data, self.seed)
