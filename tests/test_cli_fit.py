@@ -31,6 +31,12 @@ def test_every_algorithm_writes_the_same_things(inference, tmp_path):
     assert facts["seconds"] > 0
     assert facts["inference"]["algorithm"] == inference
     assert facts["model"]["precision"] == "robust"
+    bins = facts["by_frequency"]
+    assert sum(row["test_ratings"] for row in bins) == facts["holdout"]["test"]
+    mean_square = sum(row["test_ratings"] * row["rmse"] ** 2 for row in bins)
+    assert (mean_square / facts["holdout"]["test"]) ** 0.5 == pytest.approx(
+        facts["test_rmse"], abs=1e-5
+    )
     predictions = load(out / "predictions.csv", rating="mean")
     assert len(predictions) == facts["holdout"]["test"]
     saved = json.loads((out / "fit.json").read_text())

@@ -362,6 +362,9 @@ def fit(
         **{key: value for key, value in options.items() if value is not None},
     )  # fmt: skip
     facts = {"data": data, **cli_fit.facts_of(inference, algorithm, done, held)}
+    if test is not None:
+        parts = [train, test] if judge is None else [train, judge, test]
+        facts["by_frequency"] = cli_fit.by_frequency(done, parts, test)
     if out is not None:
         cli_fit.save(out, facts, done, test, replaces)
     if as_json:
@@ -372,5 +375,7 @@ def fit(
     click.echo(f"{error}after {done.sweeps} sweeps in {done.seconds:.1f} s{ended}")
     for line in cli_fit.remarks(done):
         click.echo(line)
+    if facts.get("by_frequency"):
+        Console().print(cli_fit.frequency_table(facts["by_frequency"]))
     if out is not None:
         click.echo(f"written to {out}")

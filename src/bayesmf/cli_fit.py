@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 import bayesmf
 from bayesmf.errors import DataError, OverfittingWarning
@@ -106,6 +107,31 @@ def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **opti
     for warning in caught:
         console.print(f"Warning: {warning.message}", style="yellow", highlight=False)
     return fit
+
+
+def by_frequency(fit: Any, parts: list[Any], test: Any) -> list[dict[str, Any]]:
+    """The test error by how many ratings the user has in all."""
+    from bayesmf.evaluation.frequency import FrequencyBins
+
+    if fit.predictions is None:
+        return []
+    mean = fit.predictions.mean if hasattr(fit.predictions, "sd") else fit.predictions
+    bins = FrequencyBins.of(parts, test)
+    errors = bins.rmse(mean - test.by_user.values)
+    return [
+        {"user_ratings": label, "test_ratings": int(count), "rmse": round(float(error), 5)}
+        for label, count, error in zip(bins.labels, bins.counts, errors, strict=True)
+    ]
+
+
+def frequency_table(rows: list[dict[str, Any]]) -> Table:
+    """For a person to read."""
+    table = Table(box=None, header_style="")
+    for heading in ("ratings of the user", "test ratings", "test RMSE"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(row["user_ratings"], f"{row['test_ratings']:,}", f"{row['rmse']:.4f}")
+    return table
 
 
 def remarks(fit: Any) -> list[str]:
