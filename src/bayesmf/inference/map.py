@@ -235,7 +235,7 @@ def fit_biases(model: Model, data: Data, state: State, tolerance: float = 1e-9) 
         side.x[:, 1:], side.offset[:] = x[:, 1:], offset
 
 
-def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e-6) -> None:
+def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e-4) -> None:
     """Stage three: 1/alpha_i = mean_j tau beta_j e_ij^2, and so on round, to convergence.
 
     A row without error, or without ratings, would have an infinite precision: a mean is not
