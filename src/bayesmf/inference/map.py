@@ -235,14 +235,14 @@ def fit_biases(model: Model, data: Data, state: State, tolerance: float = 1e-9) 
         side.x[:, 1:], side.offset[:] = x[:, 1:], offset
 
 
-def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e-6) -> None:
+def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e-4) -> None:
     """Stage three: 1/alpha_i = mean_j tau beta_j e_ij^2, and so on round, to convergence.
 
     A row without error, or without ratings, would have an infinite precision: a mean is not
     allowed below a thousandth.
     """
     for _ in range(200):
-        before = state.tau
+        before = _precisions(state)
         for mine in (data.user, data.item):
             me, others = state.sides(mine.name)
             errors = residuals(mine, me, others, others.noise)[1]
@@ -252,8 +252,13 @@ def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e
                 if model.precision == "truncated":
                     me.noise = np.clip(me.noise, *model.bounds)
         state.tau = data.size / max(float(state.item.noise @ errors), 1e-3)
-        if abs(state.tau - before) <= tolerance * state.tau:
+        after = _precisions(state)  # tau alone stands still while the others move
+        if np.max(np.abs(after - before) / after) <= tolerance:
             break
+
+
+def _precisions(state: State) -> Array:
+    return np.concatenate([[state.tau], state.user.noise, state.item.noise])
 
 
 def _note(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
