@@ -1,12 +1,13 @@
 """The cost of a sweep, as ratios measured in one run.
 
-``python benchmarks/sweep.py [kernel|models|growth|start|forms ...]`` prints the tables asked for,
-or all. Uses ml-1m and epinions if they are on this machine, else generated data of that size.
+``python benchmarks/sweep.py [kernel|models|growth|large|start|forms ...]`` prints the tables asked
+for, or all. Uses ml-1m and epinions if they are on this machine, else generated data of that size.
 """
 
 from __future__ import annotations
 
 import copy
+import resource
 import subprocess
 import sys
 import time
@@ -137,6 +138,25 @@ def growth() -> None:
         before = (len(data_set), seconds)
 
 
+def large() -> None:
+    """10^8 generated ratings in memory, and a sweep over them: must fit in 12 GiB."""
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    begin = time.perf_counter()
+    data_set, _ = generate(World(600_000, 50_000, 100_000_000))
+    made = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"\n{len(data_set):,} ratings generated in {made:.0f} s, peak {peak:.1f} GiB", flush=True)
+    for name, model in (("no side", NO_SIDE), ("both sides, robust", Model.best())):
+        data = Data.of(data_set, model)
+        state = random_start(model, data, 0)
+        begin = time.perf_counter()
+        gibbs_sweep(model, data, state, Draws(0, 0, 1), "centred")
+        seconds = time.perf_counter() - begin
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{name}: a sweep in {seconds:.0f} s, peak so far {peak:.1f} GiB", flush=True)
+        del data, state
+
+
 def start() -> None:
     """What a fresh process waits for."""
     code = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
@@ -191,7 +211,8 @@ def forms() -> None:
 
 
 if __name__ == "__main__":
-    tables = {"kernel": kernel, "models": models, "growth": growth, "start": start, "forms": forms}
+    tables = {"kernel": kernel, "models": models, "growth": growth, "large": large, "start": start,
+              "forms": forms}  # fmt: skip
     with threadpool_limits(1):
         for name in sys.argv[1:] or tables:
             tables[name]()
