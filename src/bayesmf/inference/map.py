@@ -20,7 +20,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import split
 from bayesmf.errors import DataError
 from bayesmf.inference.descent import Momentum, energy, residuals
-from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
+from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, record, using
 from bayesmf.inference.sweep import Covariances, Form, update_rows, update_side
 from bayesmf.inference.target import Target
 from bayesmf.kernels.philox import Place
@@ -165,8 +165,8 @@ class MAP:
             for number in range(1, most + 1):
                 value = step()
                 done = number
-                _note(trace, {"energy": value})
-                _note(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
+                record(trace, {"energy": value})
+                record(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
                 judged = trace.get("validation rmse")
                 if waiting is not None and judged:
                     ends = waiting.ends(judged[-1])
@@ -259,11 +259,6 @@ def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e
 
 def _precisions(state: State) -> Array:
     return np.concatenate([[state.tau], state.user.noise, state.item.noise])
-
-
-def _note(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
-    for name, value in facts.items():
-        trace.setdefault(name, []).append(value)
 
 
 def _flat(energies: list[float]) -> bool:

@@ -51,6 +51,12 @@ Callback = Callable[[Progress], bool | None]
 """Called after every sweep; returning True ends the run with what there is."""
 
 
+def record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
+    """Add what is known after one sweep to the curves."""
+    for name, value in facts.items():
+        trace.setdefault(name, []).append(value)
+
+
 class Clock:
     """Decides after every sweep whether to go on."""
 

@@ -15,7 +15,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.inference.bound import Beliefs, lower_bound
 from bayesmf.inference.map import map_start
-from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
+from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, record, using
 from bayesmf.inference.sweep import Covariances, Form, sweep
 from bayesmf.inference.target import Target
 from bayesmf.kernels.philox import Place
@@ -177,9 +177,9 @@ class Variational:
         try:
             for update in range(1, self.updates + 1):
                 total = sweep(model, data, state, q)
+                record(trace, self._facts(model, data, state, q, total, held))
+                record(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
                 done = update
-                _record(trace, self._facts(model, data, state, q, total, held))
-                _record(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
                 judged = trace.get("validation rmse")
                 progress = Progress(0, 1, update, self.updates, clock.seconds,
                                     trace["test rmse"][-1] if held else None,
@@ -209,7 +209,7 @@ class Variational:
     def _facts(
         self, model: Model, data: Data, state: State, q: MeanField, total: float, held: Data | None
     ) -> dict[str, float]:
-        if not (q.second and not q.clamp):
+        if not q.second or q.clamp:  # the updates' errors are not those of Q
             total = expected_total(data, state, q)
         bound = lower_bound(model, data, state, q.beliefs, q.tau, total)
         facts = {"bound": bound, "noise precision": state.tau}
@@ -256,11 +256,6 @@ def map_driven(model: Model, state: State) -> Model:
     if not scale:
         return model
     return replace(model, hyper=replace(model.hyper, feature_scale=scale))
-
-
-def _record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
-    for name, value in facts.items():
-        trace.setdefault(name, []).append(value)
 
 
 def _settled(bounds: list[float], tolerance: float) -> bool:
