@@ -87,17 +87,18 @@ def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **opti
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
         task = bar.add_task("preparing", total=None, rate="", rmse="")
-        stage = {"name": "preparing", "since": 0.0}
+        stage: dict[str, Any] = {}
 
         def show(progress: Any) -> None:
-            if progress.stage != stage["name"]:
-                bar.reset(task, description=progress.stage)
-                stage.update(name=progress.stage, since=progress.seconds)
             done = progress.chain * progress.sweeps + progress.sweep
-            seconds = max(progress.seconds - stage["since"], 1e-9)
+            total = progress.chains * progress.sweeps
+            if progress.stage != stage.get("name"):
+                bar.reset(task, total=total, description=progress.stage, rate="")
+                stage.update(name=progress.stage, since=progress.seconds, first=done)
+            seconds = progress.seconds - stage["since"]
+            rate = (done - stage["first"]) / seconds if seconds > 0 else 0.0
             bar.update(
-                task, completed=done, total=progress.chains * progress.sweeps,
-                rate=f"{done / seconds:.1f} sweeps/s" if done > 1 else "",
+                task, completed=done, total=total, rate=f"{rate:.1f} sweeps/s" if rate else "",
                 rmse="" if progress.rmse is None else f"RMSE {progress.rmse:.4f}",
             )  # fmt: skip
 
