@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from bayesmf import load
 from bayesmf.cli import main
 
-SMALL = ["--rank", "3", "--sweeps", "4", "--quiet", "--threads", "1"]
+SMALL = ["--rank", "3", "--sweeps", "4", "--threads", "1"]  # with the progress bar
 
 
 def run(*args: str, code: int = 0):

@@ -93,7 +93,7 @@ def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **opti
             done = progress.chain * progress.sweeps + progress.sweep
             total = progress.chains * progress.sweeps
             if progress.stage != stage.get("name"):
-                bar.reset(task, total=total, description=progress.stage, rate="")
+                bar.reset(task, total=total, description=progress.stage, rate="", rmse="")
                 stage.update(name=progress.stage, since=progress.seconds, first=done)
             seconds = progress.seconds - stage["since"]
             rate = (done - stage["first"]) / seconds if seconds > 0 else 0.0
