@@ -29,7 +29,7 @@ from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.kernels.side import expected_errors, squared_errors, store_grams
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, rated, row_precision, unpack
-from bayesmf.model.state import Data, random_start
+from bayesmf.model.state import Data, random_start, refresh_offset
 from bayesmf.prob.distributions import Gamma
 from statistical import prior
 from statistical.test_exact import RATING, SMALLEST, noise_nodes, pair_nodes
@@ -255,6 +255,62 @@ def test_side_features_in_moments(name):
         shared = sum(data.user.shrink[i] ** 2 * inverses[j] for j, _ in rated(data.user, i))
         right = unpack(cov.own[i]) + shared
         assert unpack(cov.total[i]) == pytest.approx(right, rel=1e-9, abs=1e-12)
+
+
+def joint_mean(model: Model, data: Data, state, D: list[np.ndarray]) -> np.ndarray:
+    """The mean of all W given the rows' own part, from one dense system."""
+    me, first, size = state.user, model.first_side, model.size - model.first_side
+    count = len(me.W)
+    prior_precision = me.W_precision[first:, first:]
+    H = np.kron(np.eye(count), prior_precision).reshape(count, size, count, size)
+    right = np.tile(prior_precision @ me.W_mean[first:], (count, 1))
+    for i in range(len(me.x)):
+        A = naive.expected_gram(data.user, i, state.item, D)
+        c, weight = data.user.shrink[i], state.tau * me.noise[i]
+        pull = (A[-1, :-1] - A[:-1, :-1] @ me.own[i])[first:]
+        for k, _ in rated(data.user, i):
+            right[k] += c * weight * pull
+            for other, _ in rated(data.user, i):
+                H[k, :, other] += c * c * weight * A[first:-1, first:-1]
+    flat = np.linalg.solve(H.reshape(count * size, count * size), right.ravel())
+    return flat.reshape(count, size)
+
+
+def side_means(name: str) -> tuple[np.ndarray, np.ndarray, float]:
+    """W as found from a start far away, as it should be, and how far the own part moved."""
+    model = VARIANTS[name]
+    data = Data.of(small_ratings(9, 7), model)
+    state, q = fitted(model, data, 3)
+    D = [unpack(c) for c in q.beliefs["item"].cov.total]
+    own = state.user.own.copy()
+    state.user.W[:, model.first_side :] += 1.0
+    refresh_offset(state.user, data.user)
+    state.user.x[:, : model.size] = own + state.user.offset
+    right = joint_mean(model, data, state, D)
+    for _ in range(2):  # each to 1e-5 of the way
+        sweeping.update_side(model, data.user, data.item, state.user, state.item, state, q)
+    moved = float(np.abs(state.user.own - own).max())
+    return state.user.W[:, model.first_side :], right, moved
+
+
+@pytest.mark.parametrize("name", ["user side", "both sides, joint bias", "user side only"])
+def test_means_of_side_features(name):
+    """All at once, they solve one linear system; the rows' own part stays."""
+    found, right, moved = side_means(name)
+    assert found == pytest.approx(right, abs=1e-7)
+    assert moved < 1e-12
+
+
+@pytest.mark.parametrize("name", ["user side", "user side only"])
+def test_a_wrong_normalisation_of_side_features_is_noticed(name, monkeypatch):
+    right = sweeping.move_to_mean
+    monkeypatch.setattr(
+        sweeping, "move_to_mean", lambda data, *a: right(replace(data, power=0.9), *a)
+    )
+    found, exact, _ = side_means(name)
+    assert np.abs(found - exact).max() > 1e-3
+    with pytest.raises(AssertionError):
+        test_side_features_in_moments(name)
 
 
 # Exact evidences
