@@ -77,7 +77,7 @@ class MAP:
     """A MAP estimate: ``MAP(model).fit(train, test)``.
 
     ``method="momentum"`` is the paper's: biases first, then features with the biases held, until
-    the validation error rises. ``"coordinate"`` solves for one row at a time and needs far fewer
+    the validation error rises. ``"coordinate"`` solves for one row at a time and needs fewer
     sweeps. Without a ``penalty``, one is chosen by the validation error; the validation ratings
     are a tenth of the training ratings unless they are given.
     """
