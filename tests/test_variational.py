@@ -32,7 +32,7 @@ from bayesmf.model.conditionals import POINTS, rated, row_precision, unpack
 from bayesmf.model.state import Data, random_start, refresh_offset
 from bayesmf.prob.distributions import Gamma
 from statistical import prior
-from statistical.test_exact import RATING, SMALLEST, noise_nodes, pair_nodes
+from statistical.test_quadrature import RATING, SMALLEST, noise_nodes, pair_nodes
 from variants import BASE, VARIANTS, random_state, small_ratings
 from variational import bound_of, fitted, watched, z_score
 
