@@ -37,6 +37,9 @@ def test_every_algorithm_writes_the_same_things(inference, tmp_path):
     assert (mean_square / facts["holdout"]["test"]) ** 0.5 == pytest.approx(
         facts["test_rmse"], abs=1e-5
     )
+    if inference == "gibbs":
+        assert set(facts["coverage"]) == {"0.5", "0.8", "0.95"}
+        assert "sd_of_rating" in (out / "predictions.csv").read_text().splitlines()[0]
     predictions = load(out / "predictions.csv", rating="mean")
     assert len(predictions) == facts["holdout"]["test"]
     saved = json.loads((out / "fit.json").read_text())

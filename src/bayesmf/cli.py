@@ -365,6 +365,8 @@ def fit(
     if test is not None:
         parts = [train, test] if judge is None else [train, judge, test]
         facts["by_frequency"] = cli_fit.by_frequency(done, parts, test)
+        if inference == "gibbs" and done.predictions is not None:
+            facts["coverage"] = cli_fit.coverage(done, test)
     if out is not None:
         cli_fit.save(out, facts, done, test, replaces)
     if as_json:
@@ -375,6 +377,9 @@ def fit(
     click.echo(f"{error}after {done.sweeps} sweeps in {done.seconds:.1f} s{ended}")
     for line in cli_fit.remarks(done):
         click.echo(line)
+    if "coverage" in facts:
+        held = ", ".join(f"{float(k):.0%}: {v:.1%}" for k, v in facts["coverage"].items())
+        click.echo(f"test ratings inside their intervals: {held}")
     if facts.get("by_frequency"):
         Console().print(cli_fit.frequency_table(facts["by_frequency"]))
     if out is not None:

@@ -125,6 +125,15 @@ def by_frequency(fit: Any, parts: list[Any], test: Any) -> list[dict[str, Any]]:
     ]
 
 
+def coverage(fit: Any, test: Any) -> dict[str, float]:
+    """The share of test ratings inside the intervals of a sampled fit, by what they promise."""
+    from bayesmf.evaluation.calibration import LEVELS, inside
+
+    p, values = fit.predictions, test.by_user.values
+    return {f"{level:g}": round(float(inside(values, p.mean, p.rating_sd, level).mean()), 4)
+            for level in LEVELS}  # fmt: skip
+
+
 def frequency_table(rows: list[dict[str, Any]]) -> Table:
     """For a person to read."""
     table = Table(box=None, header_style="")
@@ -167,6 +176,7 @@ def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any
             if hasattr(fit.predictions, "sd"):
                 table = table.append_column("mean", pa.array(fit.predictions.mean))
                 table = table.append_column("sd_of_mean", pa.array(fit.predictions.sd))
+                table = table.append_column("sd_of_rating", pa.array(fit.predictions.rating_sd))
             else:
                 table = table.append_column("mean", pa.array(fit.predictions))
             csv.write_csv(table, made / "predictions.csv")

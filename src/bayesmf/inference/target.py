@@ -20,19 +20,26 @@ class Moments:
 
     mean: Array
     squares: Array
+    noise: Array  # the mean variance of a rating about its prediction
     count: int = 0
 
-    def add(self, draw: Array) -> None:
-        """Take in one draw (Welford 1962)."""
+    def add(self, draw: Array, noise: Array) -> None:
+        """Take in one draw (Welford 1962), and the noise's variance at it."""
         self.count += 1
         step = draw - self.mean
         self.mean += step / self.count
         self.squares += step * (draw - self.mean)
+        self.noise += (noise - self.noise) / self.count
 
     @property
     def sd(self) -> Array:
-        """Standard deviation of the draws."""
+        """How uncertain the prediction is: the standard deviation of the draws."""
         return np.sqrt(self.squares / max(self.count - 1, 1))
+
+    @property
+    def rating_sd(self) -> Array:
+        """How far a rating may be from its prediction: that, and the noise."""
+        return np.sqrt(self.sd**2 + self.noise)
 
 
 class Target:
@@ -46,7 +53,7 @@ class Target:
         self.user, self.item = rows.row_index[keep], rows.index[keep]
         self.values = np.asarray(rows.values[keep], float)
         self.mean = data.mean
-        self.moments = Moments(np.zeros(len(self.values)), np.zeros(len(self.values)))
+        self.moments = Moments(*np.zeros((3, len(self.values))))
 
     def predict(self, state: State) -> Array:
         """At one state."""
@@ -62,6 +69,7 @@ class Target:
         """Predict, average if the draw is kept, and return the error of the average so far."""
         draw = self.predict(state)
         if kept:
-            self.moments.add(draw)
+            precision = state.tau * state.user.noise[self.user] * state.item.noise[self.item]
+            self.moments.add(draw, 1 / precision)
         mean = self.moments.mean if self.moments.count else draw
         return float(np.sqrt(np.mean((mean - self.values) ** 2)))
