@@ -378,8 +378,8 @@ def fit(
     for line in cli_fit.remarks(done):
         click.echo(line)
     if "coverage" in facts:
-        held = ", ".join(f"{float(k):.0%}: {v:.1%}" for k, v in facts["coverage"].items())
-        click.echo(f"test ratings inside their intervals: {held}")
+        shares = ", ".join(f"{float(k):.0%}: {v:.1%}" for k, v in facts["coverage"].items())
+        click.echo(f"test ratings inside their intervals: {shares}")
     if facts.get("by_frequency"):
         Console().print(cli_fit.frequency_table(facts["by_frequency"]))
     if out is not None:
