@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from bayesmf import DataError, Gibbs, Hyper, Model, load, split
 from bayesmf.cli import main
+from bayesmf.data.split import carve
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.inference.kept import Kept
 from bayesmf.inference.run import Patience, Progress
@@ -141,7 +142,7 @@ def test_reasons_to_stop():
 
 def test_each_chain_ends_when_the_validation_error_stops_falling():
     train, rest = split(load("demo"), "paper", seed=0)
-    validation, test = split(rest, "random", seed=0, test_fraction=0.5)
+    validation, test = carve(rest, 0.5)
     sampler = Gibbs(Model(features="none"), sweeps=400, burn_in=5, chains=2)
     seen: list[Progress] = []
     fit = sampler.fit(train, test, validation=validation, patience=3, callbacks=[seen.append])

@@ -335,6 +335,7 @@ def fit(
     """
     from bayesmf import cli_fit
     from bayesmf.atomic import check_folder
+    from bayesmf.data.split import carve
 
     replaces = cli_fit.is_fit if overwrite else None
     if out is not None:
@@ -355,7 +356,7 @@ def fit(
         held = cut.describe()
     judge = None
     if validation is not None:
-        train, judge = bayesmf.split(train, "random", seed, test_fraction=validation)
+        train, judge = carve(train, validation, seed)
         held = {**held, "train": len(train), "validation": len(judge)}
     done = cli_fit.fit_with_progress(
         algorithm, train, test, quiet, validation=judge,
@@ -370,7 +371,7 @@ def fit(
     if out is not None:
         cli_fit.save(out, facts, done, test, replaces)
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(cli_fit.to_json(facts))
         return
     error = "" if done.test_rmse is None else f"test RMSE {done.test_rmse:.4f} "
     ended = f" ({done.stopped})" if done.stopped else ""

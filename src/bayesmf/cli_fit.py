@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +44,8 @@ def _bounds(text: str) -> tuple[float, float]:
     """LOW:HIGH, or one number n for 1/n:n."""
     try:
         numbers = [float(part) for part in text.split(":")]
+        if len(numbers) > 2:
+            raise ValueError
         low, high = numbers if len(numbers) == 2 else (1 / numbers[0], numbers[0])
     except (ValueError, ZeroDivisionError):
         raise DataError(f"bounds {text!r}: write LOW:HIGH, or N for 1/N:N") from None
@@ -170,7 +173,7 @@ def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any
         else:
             curve = {"rmse_by_sweep": fit.rmse_by_sweep}
             details = {**facts, "diagnostics": fit.diagnostics(), **curve}
-        (made / "fit.json").write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
+        (made / "fit.json").write_text(to_json(details, indent=2) + "\n", encoding="utf-8")
         if fit.predictions is not None:
             table = test.to_arrow()
             if hasattr(fit.predictions, "sd"):
@@ -180,6 +183,19 @@ def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any
             else:
                 table = table.append_column("mean", pa.array(fit.predictions))
             csv.write_csv(table, made / "predictions.csv")
+
+
+def to_json(facts: Any, indent: int | None = None) -> str:
+    """JSON that every reader takes: a number that is not finite becomes null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(inner) for inner in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain(facts), indent=indent, allow_nan=False)
 
 
 def is_fit(folder: Path) -> bool:

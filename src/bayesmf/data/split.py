@@ -188,6 +188,18 @@ def split(ratings: Ratings, protocol: Protocol = "paper", seed: int = 0, **optio
     return PROTOCOLS[protocol](ratings, **options)
 
 
+def carve(train: Ratings, fraction: float, seed: int = 0) -> tuple[Ratings, Ratings]:
+    """Hold out a part of training ratings for validation; users and items keep their numbers."""
+    _check_fraction(fraction, "validation")
+    keep = _ranks(_keys(seed, len(train))) < round((1 - fraction) * len(train))
+    if keep.all() or not keep.any():
+        raise DataError(
+            f"{len(train)} training ratings are too few to hold out {fraction:g} of them for "
+            "validation; leave it out"
+        )
+    return train.select(keep), train.select(~keep)
+
+
 def _cut(kept: Ratings, train: Mask, protocol: str, seed: int | None, options: Any) -> Split:
     if train.all() or not train.any():
         raise DataError(

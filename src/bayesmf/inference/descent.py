@@ -95,7 +95,7 @@ class Momentum:
         """Until the energy falls by less than ``tolerance`` of itself."""
         for _ in range(most):
             before = self.energy
-            if before - self.step() <= tolerance * before:
+            if not before - self.step() > tolerance * before:
                 break
 
     def _part(self, name: str) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +17,19 @@ from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.inference.kept import Kept
 from bayesmf.inference.map import map_start
-from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, using
+from bayesmf.inference.run import (
+    Callback,
+    Clock,
+    Patience,
+    Progress,
+    check_parts,
+    check_threads,
+    using,
+)
 from bayesmf.inference.sweep import Form, gibbs_sweep
 from bayesmf.inference.target import Moments, Target
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, State, random_start
+from bayesmf.model.state import Data, State, checked_start, random_start
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
@@ -117,6 +124,7 @@ class Gibbs:
         Kept draws go to the new folder ``keep_in``, or stay in memory. Ctrl-C ends the run with
         what has been sampled.
         """
+        check_parts(train, test=test, validation=validation)
         with using(self.threads), contextlib.ExitStack() as stack:
             folder = None
             if keep_in is not None:
@@ -124,7 +132,7 @@ class Gibbs:
             kept = Kept(self.chains * self.keep, folder)
             clock = Clock(callbacks, budget)
             if start == "map":
-                start = map_start(self.model, self.seed, self.threads, train, validation, callbacks)
+                start = map_start(self.model, self.seed, self.threads, train, validation, clock)
             fit = self._run(train, test, start, validation, patience, clock, kept)
             kept.close()
         if self.keep:
@@ -149,7 +157,7 @@ class Gibbs:
             state = (
                 random_start(self.model, data, self.seed, chain)
                 if start == "random"
-                else copy.deepcopy(start)
+                else checked_start(start, self.model, data)
             )
             states.append(state)
             traces.append({})
@@ -183,9 +191,11 @@ class Gibbs:
         done = [len(trace["noise precision"]) for trace in traces if trace]
         if not done:
             raise KeyboardInterrupt
-        shortest = min(done)
+        # a chain that has only begun does not cut the others short
+        enough = self.burn_in if max(done) > self.burn_in else 0
+        shortest = min(n for n in done if n > enough)
         arrays = {
-            name: np.array([trace[name][:shortest] for trace in traces if trace])
+            name: np.array([t[name][:shortest] for t in traces if t and len(t[name]) >= shortest])
             for name in traces[0]
         }
         moments = None if target is None else target.moments

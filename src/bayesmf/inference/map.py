@@ -17,10 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import split
+from bayesmf.data.split import carve
 from bayesmf.errors import DataError
 from bayesmf.inference.descent import Momentum, energy, residuals
-from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, record, using
+from bayesmf.inference.run import (
+    Callback,
+    Clock,
+    Patience,
+    Progress,
+    check_parts,
+    check_threads,
+    record,
+    using,
+)
 from bayesmf.inference.sweep import Covariances, Form, update_rows, update_side
 from bayesmf.inference.target import Target
 from bayesmf.kernels.philox import Place
@@ -30,6 +39,7 @@ from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
 PENALTIES = (5.0, 10.0, 20.0, 40.0)
+MIDDLE, ENOUGH = 20.0, 20  # the penalty when there are fewer ratings than this to choose it by
 NO_DRAWS = Draws(0).place()
 
 
@@ -97,8 +107,10 @@ class MAP:
             raise DataError(f"method={self.method!r}: choose one of coordinate, momentum")
         for name in ("penalty", "bias_penalty"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < np.inf:
                 raise DataError(f"{name}={value}: choose a number above 0")
+        if self.sweeps is not None and self.sweeps < 1:
+            raise DataError(f"sweeps={self.sweeps}: choose 1 or more")
 
     def fit(
         self,
@@ -110,36 +122,49 @@ class MAP:
         callbacks: Sequence[Callback] = (),
         budget: float | None = None,
     ) -> MapFit:
-        """Estimate; without ``validation``, on all of ``train`` once the penalty is chosen."""
+        """Estimate.
+
+        By coordinates and without ``validation``, the estimate is made again on all of ``train``
+        once the penalty and the number of sweeps are chosen.
+        """
+        check_parts(train, test=test, validation=validation)
         with using(self.threads):
             clock = Clock(callbacks, budget)
             part, judge = train, validation
-            if validation is None:
-                part, judge = split(train, "random", self.seed, test_fraction=0.1)
+            if validation is None and len(train) >= ENOUGH:
+                part, judge = carve(train, 0.1, self.seed)
             return self._choose(train, part, judge, test, patience, clock)
 
     def _choose(
         self, train: Ratings, part: Ratings, judge: Ratings | None, test: Ratings | None,
         patience: int | None, clock: Clock,
     ) -> MapFit:  # fmt: skip
-        penalties = (self.penalty,) if self.penalty is not None else PENALTIES
+        penalties = PENALTIES if judge is not None else (MIDDLE,)
+        if self.penalty is not None:
+            penalties = (self.penalty,)
         patience = patience or (3 if self.method == "coordinate" else 20)
         done, best = 0, None
-        for penalty in penalties:
-            waiting = Patience(patience, least=1e-5)
-            run = self._stages(penalty, part, judge, test, waiting, clock)
-            done += run.sweeps
-            if best is None or waiting.best < best[0]:
-                best = (waiting.best, waiting.at, run)
-            if clock.reason or self.model.features == "none":
-                break
-        assert best is not None
-        _, sweeps, run = best
-        if part is not train and self.method == "coordinate" and not clock.reason:
-            again = replace(self, sweeps=max(sweeps, 1))
-            run = again._stages(run.penalty, train, None, test, None, clock)
-            done += run.sweeps
-        run.sweeps, run.seconds = done, clock.seconds
+        try:
+            for penalty in penalties:
+                waiting = Patience(patience, least=1e-5)
+                run = self._stages(penalty, part, judge, test, waiting, clock)
+                done += run.sweeps
+                if best is None or waiting.best < best[0]:
+                    best = (waiting.best, waiting.at, run)
+                if clock.reason or self.model.features == "none":
+                    break
+            assert best is not None
+            if part is not train and self.method == "coordinate" and not clock.reason:
+                again = replace(self, sweeps=max(best[1], 1))
+                run = again._stages(best[2].penalty, train, None, test, None, clock)
+                done += run.sweeps
+                best = (best[0], best[1], run)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            clock.reason = "interrupted"
+        run = best[2]
+        run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
         return run
 
     def _stages(
@@ -183,6 +208,8 @@ class MAP:
                 if clock.stops(progress):
                     break
         except KeyboardInterrupt:
+            if not done:
+                raise
             clock.reason = "interrupted"
         if at:
             state = best
@@ -267,12 +294,13 @@ def _flat(energies: list[float]) -> bool:
 
 def map_start(
     model: Model, seed: int, threads: int | None, train: Ratings, validation: Ratings | None,
-    callbacks: Sequence[Callback],
+    clock: Clock,
 ) -> State:  # fmt: skip
-    """Where another algorithm begins; Ctrl-C here is not the end of that one with a result."""
+    """Where another algorithm begins, within its time; what ends this ends that, too."""
     fit = MAP(model, seed=seed, threads=threads).fit(
-        train, validation=validation, callbacks=callbacks
+        train, validation=validation, callbacks=clock.callbacks, budget=clock.left
     )
     if fit.stopped == "interrupted":
         raise KeyboardInterrupt
+    clock.reason = fit.stopped
     return fit.state

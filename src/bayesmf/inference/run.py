@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numba
 from threadpoolctl import threadpool_limits
 
+from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 
 MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
@@ -51,6 +52,20 @@ Callback = Callable[[Progress], bool | None]
 """Called after every sweep; returning True ends the run with what there is."""
 
 
+def check_parts(train: Ratings, **parts: Ratings | None) -> None:
+    """Refuse test or validation ratings that number users or items in another way."""
+    for name, part in parts.items():
+        if part is None:
+            continue
+        if part.users != train.users or part.items != train.items:
+            raise DataError(
+                f"the {name} ratings have other users or items than the training ratings; cut both "
+                "from one table, as bayesmf.split does"
+            )
+        if name == "validation" and not len(part):
+            raise DataError("there are no validation ratings; hold some out, or leave them out")
+
+
 def record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
     """Add what is known after one sweep to the curves."""
     for name, value in facts.items():
@@ -69,6 +84,11 @@ class Clock:
     def seconds(self) -> float:
         """Since the start."""
         return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float | None:
+        """Of the budget."""
+        return None if self.budget is None else max(self.budget - self.seconds, 0.0)
 
     def stops(self, progress: Progress) -> bool:
         """Tell the callbacks, and ask them and the budget."""

@@ -49,7 +49,7 @@ class Target:
         rows = ratings.by_user
         keep = slice(None)
         if most is not None and len(ratings) > most:
-            keep = slice(None, None, len(ratings) // most)
+            keep = slice(None, None, -(-len(ratings) // most))
         self.user, self.item = rows.row_index[keep], rows.index[keep]
         self.values = np.asarray(rows.values[keep], float)
         self.mean = data.mean

@@ -15,14 +15,23 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.inference.bound import Beliefs, lower_bound
 from bayesmf.inference.map import map_start
-from bayesmf.inference.run import Callback, Clock, Patience, Progress, check_threads, record, using
+from bayesmf.inference.run import (
+    Callback,
+    Clock,
+    Patience,
+    Progress,
+    check_parts,
+    check_threads,
+    record,
+    using,
+)
 from bayesmf.inference.sweep import Covariances, Form, sweep
 from bayesmf.inference.target import Target
 from bayesmf.kernels.philox import Place
 from bayesmf.kernels.rows import Known
 from bayesmf.kernels.side import expected_errors
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, State, random_start
+from bayesmf.model.state import Data, Name, State, checked_start, random_start
 from bayesmf.prob.distributions import LOG_2PI, Gamma, NormalWishart, TruncatedGamma
 from bayesmf.prob.draws import Draws
 
@@ -83,6 +92,11 @@ class MeanField:
     def known(self, side: Name) -> Covariances:
         """What the others' updates see of them."""
         return self.beliefs[side].cov if self.second else Covariances()
+
+    def noise(self, side: Name) -> Array:
+        """The mean of the rows' noise precisions under Q, whatever the updates use for it."""
+        q = self.beliefs[side]
+        return np.ones(len(q.cov.own)) if q.noise is None else q.noise.mean()
 
     def updated(self, what: str) -> None:
         """Called after each block."""
@@ -147,15 +161,16 @@ class Variational:
         budget: float | None = None,
     ) -> VariationalFit:
         """Optimise Q; with ``validation`` the result is the update with the least error there."""
+        check_parts(train, test=test, validation=validation)
         with using(self.threads):
             clock = Clock(callbacks, budget)
             if start == "map":
-                start = map_start(self.model, self.seed, self.threads, train, validation, callbacks)
+                start = map_start(self.model, self.seed, self.threads, train, validation, clock)
             data = Data.of(train, self.model)
             state = (
                 random_start(self.model, data, self.seed)
                 if start == "random"
-                else copy.deepcopy(start)
+                else checked_start(start, self.model, data)
             )
             model = self.model
             if self.prior == "map-driven":
@@ -190,7 +205,6 @@ class Variational:
                         best = (update, copy.deepcopy(state), copy.deepcopy(q))
                     if ends:
                         clock.reason = "the validation error has stopped falling"
-                        _warn_of_overfitting(trace["bound"], waiting.at)
                 if clock.reason or clock.stops(progress):
                     break
                 if self.moments == "second" and _settled(trace["bound"], self.tolerance):
@@ -201,7 +215,8 @@ class Variational:
                 raise
             clock.reason = "interrupted"
         number, state, q = best or (done, state, q)
-        rmse = trace["test rmse"][number - 1] if held else None
+        _warn_of_overfitting(trace["bound"], number)
+        rmse = targets["test"].error(state) if held else None  # an update may be half done
         shown = targets["test"].predict(state) if held else None
         return VariationalFit(model, state, q, trace, rmse, done, number, clock.seconds,
                               clock.reason, shown)  # fmt: skip
@@ -227,10 +242,10 @@ class Variational:
 def expected_total(data: Data, state: State, q: MeanField) -> float:
     """sum <alpha_i><beta_j> E_ij over any ratings of the same users and items."""
     out = np.empty(len(state.user.x))
-    known = Known(state.item.x, np.sqrt(state.item.noise), q.beliefs["item"].cov.total)
+    known = Known(state.item.x, np.sqrt(q.noise("item")), q.beliefs["item"].cov.total)
     expected_errors(data.user.observed, state.user.x, q.beliefs["user"].cov.total, known,
                     state.user.size, state.width(), out)  # fmt: skip
-    return float(state.user.noise @ out)
+    return float(q.noise("user") @ out)
 
 
 def _log_likelihood(data: Data, state: State, q: MeanField, total: float | None = None) -> float:
@@ -251,7 +266,11 @@ def map_driven(model: Model, state: State) -> Model:
     scale_0^-1 = 1/2 diag(sum_i U_i U_i') + 1/2 diag(sum_j V_j V_j')
     """
     columns = slice(model.first_side, model.size)
-    squares = sum((side.own[:, columns] ** 2).sum(axis=0) for side in (state.user, state.item))
+    names: tuple[Name, Name] = ("user", "item")
+    sides = [(state.sides(name)[0], model.has_own(name)) for name in names]
+    # a row without features of its own has those of its side features
+    rows = [(side.own if own else side.x)[:, columns] for side, own in sides]
+    squares = sum((values**2).sum(axis=0) for values in rows)
     scale = tuple(float(v) for v in 2 / np.maximum(squares, np.finfo(float).tiny))
     if not scale:
         return model

@@ -80,8 +80,10 @@ class Model:
         elif self.rank < 1:
             raise DataError(f"rank={self.rank}: choose 1 or more, or features='none'")
         low, high = self.bounds
-        if not 0 <= low < high:
-            raise DataError(f"bounds={self.bounds}: choose 0 <= low < high")
+        if not 0 <= low < high < float("inf"):
+            raise DataError(f"bounds={self.bounds}: choose 0 <= low < high, both finite")
+        if not 0 <= self.side_power <= 2:
+            raise DataError(f"side_power={self.side_power}: choose 0 to 2")
         if self.features == "side-only" and self.bias == "joint":
             raise DataError(
                 "side-only rows have no features to share a prior with their bias; choose "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.kernels.side import offsets
@@ -151,6 +153,40 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
 def refresh_offset(side: Side, data: SideData) -> None:
     """Compute the offsets of one side from its W."""
     offsets(data.observed, side.W, data.shrink, side.offset)
+
+
+def checked_start(start: object, model: Model, data: Data) -> State:
+    """A copy of a state to begin from, or one sentence why it is none of this model and data.
+
+    Precisions and scales that the model holds at 1 are put there, offsets computed from W.
+    """
+    if not isinstance(start, State):
+        raise DataError(f"start={start!r}: choose 'random', 'map' or the state of a fit")
+    state = copy.deepcopy(start)
+    for mine, other in ((data.user, data.item), (data.item, data.user)):
+        me, _ = state.sides(mine.name)
+        rows, size = len(mine.counts), model.size
+        shapes = {
+            "x": (rows, padded(size + 1)), "mean": (size,), "precision": (size, size),
+            "noise": (rows,), "spread": (rows,), "W_mean": (size,), "W_precision": (size, size),
+            "W": (len(other.counts) if model.has_side(mine.name) else 0, size),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            if getattr(me, name).shape != shape:
+                raise DataError(
+                    f"the start is of another model or other data: {mine.name}.{name} has shape "
+                    f"{getattr(me, name).shape}, not {shape}"
+                )
+        if model.precision == "constant":
+            me.noise[:] = 1.0
+        elif model.precision == "truncated":
+            me.noise = np.clip(me.noise, *model.bounds)
+        if model.prior == "gaussian":
+            me.spread[:] = 1.0
+        me.offset = np.zeros((rows if len(me.W) else 0, size))
+        if len(me.W):
+            refresh_offset(me, mine)
+    return state
 
 
 PARAMETERS = ("mean", "precision", "noise", "spread", "W", "W_mean", "W_precision")
