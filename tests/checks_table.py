@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 from variants import VARIANTS
 
 LINE = re.compile(r"^tests/(?:statistical/)?(\w+)\.py::(\w+)\[(.+)\] (PASSED|FAILED|SKIPPED)", re.M)
+LEAST = 6  # checks of fewer variants than this are left out
 MARKS = {"PASSED": "yes", "FAILED": "NO", "SKIPPED": "-"}
 
 
@@ -23,9 +25,10 @@ def table(text: str) -> str:
             if re.fullmatch(rf"(?:[\w-]+-)?{re.escape(variant)}(?:-[\w-]+)?", parameters):
                 check = f"{file.removeprefix('test_')}: {test.removeprefix('test_')}"
                 found.setdefault((check.replace("_", " "), variant), set()).add(outcome)
-    checks = sorted({check for check, _ in found})
-    keys = {check: chr(ord("A") + number) for number, check in enumerate(checks)}
-    lines = [f"- **{key}** {check}" for check, key in keys.items()]
+    counts = Counter(check for check, _ in found)
+    checks = sorted(check for check, count in counts.items() if count >= LEAST)
+    keys = {check: str(number) for number, check in enumerate(checks, 1)}
+    lines = [f"{key}. {check}" for check, key in keys.items()]
     lines += ["", "| variant | " + " | ".join(keys.values()) + " |", "|---" * (len(keys) + 1) + "|"]
     for variant in VARIANTS:
         cells = []

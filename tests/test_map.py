@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmf import MAP, DataError, Gibbs, Model, Variational, load, split
+from bayesmf.data.split import carve
 from bayesmf.inference import descent
 from bayesmf.inference.descent import Momentum, energy, gradients
 from bayesmf.inference.map import PENALTIES, coordinate_sweep, fit_biases, fit_precisions
@@ -229,7 +230,7 @@ def test_without_validation_the_last_fit_is_on_all_ratings():
     train, test = split(load("demo"), "paper", seed=0)
     way = MAP(Model(rank=3, features="user-item"), penalty=10.0)
     fit = way.fit(train, test)
-    part, judge = split(train, "random", 0, test_fraction=0.1)
+    part, judge = carve(train, 0.1)
     first = way.fit(part, validation=judge)
     sweeps = int(np.argmin(first.trace["validation rmse"])) + 1
     assert len(fit.trace["energy"]) == pytest.approx(sweeps, abs=1)
