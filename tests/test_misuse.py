@@ -100,11 +100,13 @@ def interrupting(stage: str):
     return callback
 
 
-def test_an_interruption_in_the_start_is_the_end():
+@pytest.mark.parametrize("penalty", [5, 10, 20, 40])
+def test_an_interruption_in_the_start_is_the_end(penalty):
+    """Whether or not the penalty that is interrupted is the best so far."""
     train = small_ratings(30, 20)
     for algorithm in (Gibbs(NO_SIDE, sweeps=5, burn_in=1), Variational(NO_SIDE, updates=5)):
         with pytest.raises(KeyboardInterrupt):
-            algorithm.fit(train, start="map", callbacks=[interrupting("MAP, penalty 10")])
+            algorithm.fit(train, start="map", callbacks=[interrupting(f"MAP, penalty {penalty}")])
 
 
 def test_an_interrupted_map_keeps_what_is_done():
