@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from bayesmf import MAP, DataError, Gibbs, Model, Ratings, Variational, load, split
 from bayesmf.cli import main
-from bayesmf.cli_fit import to_json
 from bayesmf.data.split import carve
 from bayesmf.errors import OverfittingWarning
 from bayesmf.inference.run import Progress
+from bayesmf.plain import to_json
 from variants import VARIANTS, small_ratings
 
 NO_SIDE, SIDE = VARIANTS["no side"], VARIANTS["both sides, joint bias"]

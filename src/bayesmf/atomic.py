@@ -11,6 +11,11 @@ from pathlib import Path
 
 from bayesmf.errors import DataError
 
+try:
+    import fcntl
+except ImportError:  # Windows: a second process is not noticed there
+    fcntl = None  # type: ignore[assignment]
+
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
@@ -64,6 +69,30 @@ def check_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> 
                 f"{path} holds other files, which --overwrite does not delete; choose another "
                 "folder"
             )
+
+
+@contextlib.contextmanager
+def locked(folder: Path, who: str) -> Iterator[None]:
+    """Make a folder if need be, and refuse it while another process holds it.
+
+    The system lets go of the lock when its holder dies, however that comes.
+    """
+    with _explained(folder):
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise DataError(f"{folder} exists and is not a folder; choose another place")
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise DataError(
+                    f"{folder} is in use by {who}; wait for it, or choose another folder"
+                ) from error
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 import bayesmf
+from bayesmf import cli_study
 from bayesmf.errors import DataError
+from bayesmf.plain import to_json
 
 
 class Cli(click.Group):
@@ -371,7 +373,7 @@ def fit(
     if out is not None:
         cli_fit.save(out, facts, done, test, replaces)
     if as_json:
-        click.echo(cli_fit.to_json(facts))
+        click.echo(to_json(facts))
         return
     error = "" if done.test_rmse is None else f"test RMSE {done.test_rmse:.4f} "
     ended = f" ({done.stopped})" if done.stopped else ""
@@ -385,3 +387,7 @@ def fit(
         Console().print(cli_fit.frequency_table(facts["by_frequency"]))
     if out is not None:
         click.echo(f"written to {out}")
+
+
+main.command()(click.argument("data")(reading_options(cli_study.study)))
+main.command()(cli_study.report)

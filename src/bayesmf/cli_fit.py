@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +13,7 @@ from rich.table import Table
 
 import bayesmf
 from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.plain import to_json
 
 if TYPE_CHECKING:
     from bayesmf.model.spec import Model
@@ -183,19 +182,6 @@ def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any
             else:
                 table = table.append_column("mean", pa.array(fit.predictions))
             csv.write_csv(table, made / "predictions.csv")
-
-
-def to_json(facts: Any, indent: int | None = None) -> str:
-    """JSON that every reader takes: a number that is not finite becomes null."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(inner) for key, inner in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [plain(inner) for inner in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return json.dumps(plain(facts), indent=indent, allow_nan=False)
 
 
 def is_fit(folder: Path) -> bool:

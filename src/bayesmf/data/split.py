@@ -139,7 +139,7 @@ def cold_start(
     held = np.zeros(kept.n_users, bool)
     held[chosen] = True
     user = kept.by_user.row_index
-    known = held[user] & (_rank_within_user(kept, _keys(seed, len(kept), stream=1)) < given)
+    known = held[user] & (rank_within_user(kept, _keys(seed, len(kept), stream=1)) < given)
     options = {"user_fraction": user_fraction, "given": given}
     return Split(
         kept.select(~held[user]), kept.select(held[user] & ~known), "cold-start", seed, options,
@@ -156,7 +156,7 @@ def by_time(ratings: Ratings, test_fraction: float = 0.3, per_user: bool = False
         raise DataError("a split by time needs times; name their column with --time-col NAME")
     if per_user:
         early = np.maximum(np.round((1 - test_fraction) * kept.by_user.counts), 1)
-        train = _rank_within_user(kept, times) < early[kept.by_user.row_index]
+        train = rank_within_user(kept, times) < early[kept.by_user.row_index]
     else:
         train = np.zeros(len(kept), bool)
         train[np.argsort(times, kind="stable")[: round((1 - test_fraction) * len(kept))]] = True
@@ -225,7 +225,7 @@ def _ranks(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     return ranks
 
 
-def _rank_within_user(ratings: Ratings, keys: NDArray[Any]) -> NDArray[np.int64]:
+def rank_within_user(ratings: Ratings, keys: NDArray[Any]) -> NDArray[np.int64]:
     """How many ratings of the same user have a smaller key, ties counted in order."""
     user = ratings.by_user.row_index
     ranks = np.empty(len(ratings), np.int64)

@@ -177,7 +177,7 @@ class Gibbs:
                         kept.add(state, chain)
                     progress = Progress(
                         chain, self.chains, sweep + 1, self.sweeps, clock.seconds,
-                        curve[-1] if curve else None, judged[-1] if judged else None,
+                        curve[-1] if curve else None, judged[-1] if judged else None, state=state,
                     )  # fmt: skip
                     if clock.stops(progress):
                         break

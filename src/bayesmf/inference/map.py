@@ -204,7 +204,7 @@ class MAP:
                 progress = Progress(0, 1, number, most, clock.seconds,
                                     trace["test rmse"][-1] if "test" in targets else None,
                                     judged[-1] if judged else None,
-                                    f"MAP, penalty {penalty:g}")  # fmt: skip
+                                    f"MAP, penalty {penalty:g}", state)  # fmt: skip
                 if clock.stops(progress):
                     break
         except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
+from bayesmf.model.state import State
 
 MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
@@ -46,6 +47,7 @@ class Progress:
     rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
     validation: float | None = None  # the same on the validation ratings
     stage: str = "sampling"
+    state: State | None = None  # to look at, not to change
 
 
 Callback = Callable[[Progress], bool | None]

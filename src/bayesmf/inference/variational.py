@@ -198,7 +198,7 @@ class Variational:
                 judged = trace.get("validation rmse")
                 progress = Progress(0, 1, update, self.updates, clock.seconds,
                                     trace["test rmse"][-1] if held else None,
-                                    judged[-1] if judged else None, "updating")  # fmt: skip
+                                    judged[-1] if judged else None, "updating", state)  # fmt: skip
                 if judged:
                     ends = waiting.ends(judged[-1])
                     if waiting.at == waiting.seen:

@@ -40,11 +40,12 @@ def second_moments(
 
 
 def unpack(triangle: Array) -> Array:
-    """The symmetric matrix whose lower triangle, row by row, this is."""
-    size = int(np.sqrt(2 * len(triangle)))
-    out = np.zeros((size, size))
-    out[np.tril_indices(size)] = triangle
-    return out + np.tril(out, -1).T
+    """The symmetric matrix whose lower triangle, row by row, this is; or a stack of them."""
+    size = int(np.sqrt(2 * triangle.shape[-1]))
+    out = np.zeros((*triangle.shape[:-1], size, size))
+    rows, columns = np.tril_indices(size)
+    out[..., rows, columns] = out[..., columns, rows] = triangle
+    return out
 
 
 def trace_with(matrix: Array, cov: Array) -> Array:

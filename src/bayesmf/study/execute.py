@@ -1,0 +1,176 @@
+"""One run, from its spec to what is written down of it. Nothing here touches a disk."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bayesmf.data.random import generator
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.split import carve, cold_start, rank_within_user
+from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.evaluation.frequency import FrequencyBins
+from bayesmf.inference.fold_in import fold_in
+from bayesmf.inference.gibbs import Gibbs
+from bayesmf.inference.map import MAP, fit_precisions
+from bayesmf.inference.predictive import noise_variance, prediction_variance
+from bayesmf.inference.target import Target
+from bayesmf.inference.variational import Variational
+from bayesmf.model.conditionals import unpack
+from bayesmf.model.state import Data, State, to_arrays
+from bayesmf.prob.draws import Draws
+from bayesmf.study.record import Arrays, Recorder, Tell, scores
+from bayesmf.study.specs import GIVEN, Run
+
+Outcome = tuple[dict[str, Any], Arrays]
+COLD_USERS = 0.1  # of those with more than the most ratings given
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The ratings of one split, and its bins."""
+
+    whole: Ratings  # rare items included
+    train: Ratings
+    test: Ratings
+    bins: FrequencyBins
+    seed: int
+
+    def held(self, fraction: float) -> tuple[Ratings, Ratings]:
+        """The same with a part of the training ratings as the test."""
+        return carve(self.train, fraction, self.seed)
+
+
+def execute(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+    """Facts for the result file, and arrays."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OverfittingWarning)
+        return EXECUTORS[run.kind](run, parts, start, tell)
+
+
+def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+    data = Data.of(parts.train, run.model)
+    recorder = Recorder(run, data, parts.train, parts.test, parts.bins, tell)
+    fit = Gibbs(run.model, seed=parts.seed, threads=1, **run.settings).fit(
+        parts.train, callbacks=[recorder]
+    )
+    moments = recorder.target.moments
+    facts, arrays = scores(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
+    noise = fit.traces["noise precision"]
+    facts["noise precision"] = {
+        "mean": float(noise[0, fit.burn_in :].mean()),
+        "r_hat": r_hat(noise[:, fit.burn_in :]),
+        "ess": effective_sample_size(noise[:, fit.burn_in :]),
+    }
+    arrays.update(recorder.arrays(), **{"noise precision": noise[0]})
+    return facts, _with_precisions(run, fit.states[0], arrays)
+
+
+def _with_precisions(run: Run, state: State, arrays: Arrays) -> Arrays:
+    if "precisions" in run.record:
+        arrays.update({"user precision": state.user.noise, "item precision": state.item.noise})
+    return arrays
+
+
+def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+    assert start is not None
+    train, test, bins = parts.train, parts.test, parts.bins
+    if run.validation:
+        train, test = parts.held(run.validation)
+        bins = FrequencyBins.of([parts.train], test)
+    data = Data.of(train, run.model)
+    if run.model.precision != "constant":  # the paper's third stage of MAP
+        fit_precisions(run.model, data, start)
+    recorder = Recorder(run, data, train, test, bins, tell)
+    fit = Variational(run.model, seed=parts.seed, threads=1, **run.settings).fit(
+        train, test, start=start, callbacks=[recorder]
+    )
+    target, q = recorder.target, fit.q
+    covariances = q.covariances("user"), q.covariances("item")
+    variance = prediction_variance(fit.state, *covariances, target.user, target.item)
+    variance += noise_variance(fit.state, target.user, target.item)
+    mean = target.predict(fit.state)
+    facts, arrays = scores(test, bins, mean, variance)
+    errors = fit.trace["test rmse"]
+    facts.update(least=min(errors), least_at=errors.index(min(errors)) + 1, updates=fit.sweeps)
+    facts["bound"] = fit.trace["bound"][-1]
+    arrays.update({name: np.array(values) for name, values in fit.trace.items()})
+    arrays.update(recorder.arrays())
+    if "variance" in run.record:
+        own = unpack(q.covariances("user").total)
+        arrays["user variance"] = np.diagonal(own, axis1=1, axis2=2)[:, 1:].max(axis=1)
+    if isinstance(scale := fit.model.hyper.feature_scale, tuple):
+        facts["prior scale"] = {"least": min(scale), "most": max(scale)}
+    return facts, _with_precisions(run, fit.state, arrays)
+
+
+def _maximum(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+    train, test, bins = parts.train, parts.test, parts.bins
+    facts: dict[str, Any] = {}
+    arrays: Arrays = {}
+    judge = None
+    if run.validation:
+        train, judge = parts.held(run.validation)
+    data = Data.of(train, run.model)
+    if start is not None:  # only the precisions are left to find
+        state = start
+        fit_precisions(run.model, data, state)
+    else:
+        fit = MAP(run.model, seed=parts.seed, threads=1, **run.settings).fit(
+            train, test, validation=judge, callbacks=[lambda p: tell(p.sweep / p.sweeps / 5)]
+        )
+        state = fit.state
+        facts.update(penalty=fit.penalty, sweeps=fit.sweeps)
+        arrays.update({name: np.array(values) for name, values in fit.trace.items()})
+    target = Target(test, data)
+    variance = noise_variance(state, target.user, target.item)
+    more, squares = scores(test, bins, target.predict(state), variance)
+    arrays.update(squares)
+    if "state" in run.record:
+        arrays.update({f"state.{name}": values for name, values in to_arrays(state).items()})
+    return {**more, **facts}, arrays
+
+
+def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+    """Errors on new users by how many of their ratings are known."""
+    try:
+        cut = cold_start(parts.whole, parts.seed, COLD_USERS, max(GIVEN))
+    except DataError as reason:
+        return {"skipped": str(reason)}, {}
+    assert cut.given is not None
+    fit = Gibbs(run.model, seed=parts.seed, threads=1, **run.settings).fit(
+        cut.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)]
+    )
+    assert fit.draws is not None
+    mean = Data.of(cut.train, run.model).mean
+    # in the order of random keys, so that the few ratings are among the many
+    keys = generator(parts.seed, 2).random_raw(len(cut.given))
+    order = rank_within_user(cut.given, keys)
+    facts: dict[str, Any] = {
+        "users": int((cut.given.by_user.counts > 0).sum()), "test ratings": len(cut.test),
+        "rmse by given": {},
+    }  # fmt: skip
+    arrays: Arrays = {"user count": cut.test.by_user.counts}
+    for given in GIVEN:
+        data = Data.of(cut.given.select(order < given), run.model, mean)
+        target = Target(cut.test, data)
+        total = np.zeros(len(cut.test))
+        for number in range(len(fit.draws)):
+            folded = fold_in(run.model, fit.draws[number], data, Draws(parts.seed, number + 1))
+            total += target.predict(folded)
+        error = total / len(fit.draws) - target.values
+        facts["rmse by given"][str(given)] = float(np.sqrt(np.mean(error**2)))
+        arrays[f"user squares, {given}"] = np.bincount(
+            target.user, error**2, minlength=cut.test.n_users
+        )
+    return facts, arrays
+
+
+EXECUTORS: dict[str, Callable[[Run, Parts, State | None, Tell], Outcome]] = {
+    "gibbs": _gibbs, "vi": _variational, "map": _maximum, "cold-start": _cold_start,
+}  # fmt: skip

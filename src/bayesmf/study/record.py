@@ -1,0 +1,132 @@
+"""What is written down of a run: curves along the way, and errors at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.evaluation.calibration import LEVELS, crps, inside, log_score
+from bayesmf.evaluation.frequency import FrequencyBins
+from bayesmf.inference.run import Progress
+from bayesmf.inference.target import Target
+from bayesmf.model.state import Data, State
+from bayesmf.study.specs import Run
+
+Array = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
+Tell = Callable[[float], None]
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)  # of the precisions, by sweep
+TRACED = 6  # users and items whose precisions are traced
+SCATTER_AT = 3  # the update after which the paper plots precisions against errors
+
+
+class Recorder:
+    """A callback: looks at the state after every sweep, and tells how far the run is."""
+
+    def __init__(
+        self, run: Run, data: Data, train: Ratings, test: Ratings, bins: FrequencyBins, tell: Tell
+    ) -> None:
+        self.run, self.bins, self.tell = run, bins, tell
+        self.target = Target(test, data)
+        self.parts = {"train": Target(train, data), "test": self.target}
+        self.averages = run.kind == "gibbs"
+        self.curves: dict[str, list[Any]] = {}
+        self.scatter: Arrays = {}
+        self.spread = (np.zeros((0, 0)), np.zeros((0, 0)))  # mean and squares of user features
+        self.counted = 0
+        counts = {"user": data.user.counts, "item": data.item.counts}
+        self.traced = {side: _spaced(values) for side, values in counts.items()}
+
+    def __call__(self, progress: Progress) -> None:
+        """After a sweep."""
+        self.tell(progress.sweep / progress.sweeps)
+        state = progress.state
+        if state is None or progress.stage.startswith("MAP"):
+            return
+        kept = self.averages and progress.sweep > self.run.settings["burn_in"]
+        rmse = self.target.take(state, kept)
+        mean = self.target.moments.mean if kept else self.target.predict(state)
+        self._add("test rmse", rmse)
+        self._add("by bin", self.bins.rmse(mean - self.target.values))
+        if self.run.model.precision != "constant":
+            for side in ("user", "item"):
+                noise = getattr(state, side).noise
+                self._add(f"{side} precision, quantiles", np.quantile(noise, QUANTILES))
+                self._add(f"{side} precision, traces", noise[self.traced[side]])
+        if "correlation" in self.run.record:
+            self._correlate(state, progress.sweep)
+        if "variance" in self.run.record and kept:
+            self._spread(state)
+
+    def _add(self, name: str, value: Any) -> None:
+        self.curves.setdefault(name, []).append(np.array(value))
+
+    def _correlate(self, state: State, sweep: int) -> None:
+        """-log precision against the log of the mean weighted squared error, by user and item."""
+        for part, target in self.parts.items():
+            squares = (target.predict(state) - target.values) ** 2
+            weight = {
+                "user": state.tau * state.item.noise[target.item],
+                "item": state.tau * state.user.noise[target.user],
+            }
+            for side, index in (("user", target.user), ("item", target.item)):
+                noise = getattr(state, side).noise
+                count = np.bincount(index, minlength=len(noise))
+                total = np.bincount(index, squares * weight[side], minlength=len(noise))
+                seen = (count > 0) & (total > 0)
+                error = total[seen] / count[seen]
+                value = np.corrcoef(-np.log(noise[seen]), np.log(error))[0, 1]
+                self._add(f"correlation, {side} {part}", value)
+                if sweep == SCATTER_AT:
+                    self.scatter[f"scatter, {side} {part}"] = np.array([noise[seen], error])
+
+    def _spread(self, state: State) -> None:
+        x = state.user.x[:, 1 : state.user.size]
+        mean, squares = self.spread if self.counted else (np.zeros_like(x), np.zeros_like(x))
+        self.counted += 1
+        step = x - mean
+        mean = mean + step / self.counted
+        self.spread = (mean, squares + step * (x - mean))
+
+    def arrays(self) -> Arrays:
+        """Every curve, (sweep, ...)."""
+        out: Arrays = {name: np.array(values) for name, values in self.curves.items()}
+        if self.counted > 1:
+            out["user variance"] = (self.spread[1] / (self.counted - 1)).max(axis=1)
+        return {**out, **self.scatter}
+
+
+def _spaced(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A few rows, from the rarest to the most frequent."""
+    order = np.argsort(counts, kind="stable")
+    return np.asarray(order[np.linspace(0, len(order) - 1, min(TRACED, len(order))).astype(int)])
+
+
+def scores(
+    test: Ratings, bins: FrequencyBins, mean: Array, variance: Array
+) -> tuple[dict[str, Any], Arrays]:
+    """Errors and calibration of Gaussian predictions, overall and by user frequency."""
+    values = np.asarray(test.by_user.values, float)
+    sd = np.sqrt(variance)
+    error = mean - values
+    measured = {
+        "log score": log_score(values, mean, sd),
+        "crps": crps(values, mean, sd),
+        **{f"coverage {level:g}": inside(values, mean, sd, level).astype(float)
+           for level in LEVELS},
+    }  # fmt: skip
+    facts: dict[str, Any] = {
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "mae": float(np.mean(np.abs(error))),
+        "by bin": {"rmse": bins.rmse(error).tolist()},
+    }
+    for name, each in measured.items():
+        facts[name] = float(each.mean())
+        facts["by bin"][name] = bins.mean(each).tolist()
+    user = test.by_user.row_index
+    squares = np.bincount(user, error**2, minlength=test.n_users)
+    return facts, {"user squares": squares}

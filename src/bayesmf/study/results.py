@@ -1,0 +1,129 @@
+"""A results folder: one JSON file and one npz file a run, each written once and whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.atomic import whole_file, whole_folder
+from bayesmf.errors import DataError
+from bayesmf.model.state import State, from_arrays
+from bayesmf.plain import to_json
+
+FORMAT = 1
+STUDY, RESULT, ARRAYS, TIMES = "study.json", "result.json", "arrays.npz", "times.jsonl"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run left."""
+
+    facts: dict[str, Any]
+    path: Path
+
+    def __getitem__(self, name: str) -> Any:
+        return self.facts[name]
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A curve, or values by user or item."""
+        with np.load(self.path / ARRAYS, allow_pickle=False) as arrays:
+            return np.asarray(arrays[name])
+
+
+class Results:
+    """Reads and writes one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def open(cls, folder: Path) -> Results:
+        """A folder that a study wrote, or one sentence why it is none."""
+        results = cls(folder)
+        if not (folder / STUDY).is_file():
+            raise DataError(
+                f"{folder}: no {STUDY} in it; name the folder of a study (bayesmf study ... --out)"
+            )
+        _ = results.study
+        return results
+
+    @property
+    def study(self) -> dict[str, Any]:
+        """What was studied, and how."""
+        path = self.folder / STUDY
+        try:
+            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read ({error}); run the study anew") from error
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            raise DataError(f"{path}: of another version; run the study anew")
+        return facts
+
+    def begin(self, facts: dict[str, Any]) -> None:
+        """Write down what is studied."""
+        with whole_file(self.folder / STUDY) as path:
+            path.write_text(_json({"format": FORMAT, **facts}), encoding="utf-8")
+
+    def place(self, split: int, name: str) -> Path:
+        """The folder of a run."""
+        return self.folder / f"split-{split}" / name
+
+    def has(self, split: int, name: str) -> bool:
+        """Whether a run is done."""
+        return (self.place(split, name) / RESULT).is_file()
+
+    def write(
+        self, split: int, name: str, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> None:
+        """Keep what a run left; the folder appears with everything in it."""
+        with whole_folder(self.place(split, name)) as made:
+            np.savez_compressed(made / ARRAYS, allow_pickle=False, **arrays)
+            (made / RESULT).write_text(_json(facts), encoding="utf-8")
+
+    def __getitem__(self, key: tuple[int, str]) -> Result:
+        place = self.place(*key)
+        try:
+            facts = json.loads((place / RESULT).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{place}: cannot be read ({error}); delete it and run the study with --resume"
+            ) from error
+        return Result(facts, place)
+
+    def state(self, split: int, name: str) -> State:
+        """Where other runs begin."""
+        with np.load(self.place(split, name) / ARRAYS, allow_pickle=False) as arrays:
+            return from_arrays({key.removeprefix("state."): arrays[key] for key in arrays.files
+                                if key.startswith("state.")})  # fmt: skip
+
+    def splits(self, name: str) -> Iterator[int]:
+        """The splits for which a run is done."""
+        return (k for k in range(int(self.study["splits"])) if self.has(k, name))
+
+    def add_time(self, facts: dict[str, Any]) -> None:
+        """Times differ from one study to the next, so they stand apart from the results."""
+        with (self.folder / TIMES).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts, sort_keys=True) + "\n")
+
+    def times(self) -> list[dict[str, Any]]:
+        """Seconds of the runs, in the order they were done."""
+        path = self.folder / TIMES
+        if not path.is_file():
+            return []
+        found = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # cut short by a kill
+                continue
+        return found
+
+
+def _json(facts: dict[str, Any]) -> str:
+    return to_json(facts, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,285 @@
+"""Runs a study: every run once, several at a time, going on where an earlier one was killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bayesmf
+from bayesmf.atomic import locked
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.summary import summarise
+from bayesmf.errors import DataError
+from bayesmf.evaluation.frequency import FrequencyBins
+from bayesmf.study.execute import Parts, execute
+from bayesmf.study.results import Results
+from bayesmf.study.specs import EXPERIMENTS, ON_EVERY_SPLIT, Lengths, Run, runs_of
+
+Task = tuple[int, Run]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a study tells while it runs."""
+
+    kind: str  # "plan", "begin", "progress", "end"
+    done: float  # cost done so far, of all
+    total: float
+    seconds: float
+    running: tuple[str, ...] = ()
+    name: str = ""  # of the run that begins or ends
+    rmse: float | None = None
+    runs: tuple[int, int] = (0, 0)  # ended, of all
+
+
+@dataclass(frozen=True)
+class Study:
+    """The experiments on one data set: ``Study("ml-1m", Path("out")).run()``."""
+
+    data: str
+    out: Path
+    reading: dict[str, Any] = field(default_factory=dict)  # options of bayesmf.load
+    quick: bool = False
+    splits: int = 1
+    only: tuple[str, ...] = ()
+    seed: int = 0
+    rank: int = 20
+    bins: tuple[int, ...] = ()
+    workers: int | None = None  # processes of one thread each; None: as many as cores
+    resume: bool = False
+    command: str = ""  # that asked for it, without --out, --only and --splits
+
+    def command_of(self, split: int, run: Run) -> str:
+        """What makes one result again."""
+        base = self.command or f"bayesmf study {self.data} --seed {self.seed}"
+        splits = f" --splits {split + 1}" if split else ""
+        return f"{base}{splits} --only {run.name}"
+
+    @property
+    def lengths(self) -> Lengths:
+        """How long things run."""
+        return Lengths.of(self.data, self.quick, self.rank)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The experiments asked for."""
+        return self.only or tuple(EXPERIMENTS)
+
+    def tasks(self) -> list[Task]:
+        """All runs, by split."""
+        every = tuple(name for name in self.names if name in ON_EVERY_SPLIT)
+        return [
+            (split, run)
+            for split in range(self.splits)
+            for run in runs_of(self.names if split == 0 else every, self.lengths)
+        ]
+
+    def run(self, tell: Callable[[Event], None] = lambda event: None) -> Results:
+        """Do what is not done yet; the results are the same however often this was stopped."""
+        tasks = self.tasks()
+        if self.splits < 1:
+            raise DataError(f"splits={self.splits}: choose 1 or more")
+        results = Results(self.out)
+        with locked(self.out, "another study"):
+            self._begin(results)
+            _sweep_away(self.out)
+            missing = [task for task in tasks if not results.has(task[0], task[1].name)]
+            if missing:
+                began = time.perf_counter()
+                _Pool(self, results, tasks, missing, tell).work()
+                results.add_time({"runs": len(missing), "cores": os.cpu_count(),
+                                  "wall": round(time.perf_counter() - began, 2)})  # fmt: skip
+        return results
+
+    def _begin(self, results: Results) -> None:
+        ratings = bayesmf.load(self.data, **self.reading)
+        cut = bayesmf.split(ratings, "paper", self.seed)
+        bins = FrequencyBins.of(list(cut), cut.test)
+        uppers = self.bins or bins.uppers
+        totals = cut.train.by_user.counts + cut.test.by_user.counts
+        facts = {
+            "data": self.data,
+            "summary": {**asdict(summarise(ratings)), "bytes": None},
+            "version": bayesmf.__version__,
+            "quick": self.quick,
+            "seed": self.seed,
+            "splits": self.splits,
+            "lengths": asdict(self.lengths),
+            "bins": list(uppers),
+            "bin_labels": FrequencyBins(uppers, bins.totals).labels,
+            "split": cut.describe(),
+        }
+        if (self.out / "study.json").exists():
+            if not self.resume:
+                raise DataError(
+                    f"{self.out} holds a study already; go on with it by --resume, or choose "
+                    "another folder"
+                )
+            before = results.study
+            for key in ("summary", "version", "quick", "seed", "lengths", "bins"):
+                if before[key] != facts[key]:
+                    raise DataError(
+                        f"{self.out} holds a study with another {key} ({_short(before[key])}, not "
+                        f"{_short(facts[key])}); choose another folder"
+                    )
+            facts["splits"] = max(self.splits, int(before["splits"]))
+        elif any(entry for entry in self.out.iterdir() if entry.name != ".lock"):
+            raise DataError(f"{self.out} holds other files; choose another folder")
+        results.begin(facts)
+        if not results.has(0, "users"):
+            train = {"user ratings": totals, "user train": cut.train.by_user.counts,
+                     "item train": cut.train.by_item.counts}  # fmt: skip
+            results.write(0, "users", {}, train)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _sweep_away(folder: Path) -> None:
+    """Half-written folders of a study that was killed."""
+    for left in folder.glob("split-*/.*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+class _Pool:
+    """Hands runs to processes, those that others begin from first, then the longest."""
+
+    def __init__(
+        self, study: Study, results: Results, tasks: list[Task], missing: list[Task],
+        tell: Callable[[Event], None],
+    ) -> None:  # fmt: skip
+        self.study, self.results, self.tell = study, results, tell
+        self.began = time.perf_counter()
+        self.all = len(tasks)
+        self.total = sum(run.cost for _, run in tasks)
+        self.done = self.total - sum(run.cost for _, run in missing)
+        starts = {(split, run.start) for split, run in missing}
+        self.waiting = sorted(
+            missing, key=lambda t: (t[0], (t[0], t[1].name) not in starts, -t[1].cost)
+        )
+        self.running: dict[Future[Any], Task] = {}
+        self.shares: dict[tuple[int, str], float] = {}
+
+    def work(self) -> None:
+        """Until nothing is left to do."""
+        self._say("plan")
+        context = multiprocessing.get_context("spawn")
+        queue = context.SimpleQueue()
+        workers = min(self.study.workers or os.cpu_count() or 1, len(self.waiting))
+        pool = ProcessPoolExecutor(workers, context, _prepare, (self.study, queue, os.getpid()))
+        try:
+            while self.waiting or self.running:
+                self._submit(pool, workers)
+                ended, _ = wait(self.running, timeout=0.2, return_when=FIRST_COMPLETED)
+                while not queue.empty():
+                    split, name, share = queue.get()
+                    self.shares[split, name] = share
+                for future in ended:
+                    self._end(future)
+                self._say("progress")
+        except BrokenProcessPool as error:
+            raise DataError(
+                "a run was killed by the system, probably for want of memory; go on with --resume "
+                "--workers 1"
+            ) from error
+        finally:
+            processes = list((pool._processes or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join()
+
+    def _submit(self, pool: ProcessPoolExecutor, workers: int) -> None:
+        for task in list(self.waiting):
+            if len(self.running) >= workers:
+                return
+            split, run = task
+            if run.start and not self.results.has(split, run.start):
+                continue
+            self.waiting.remove(task)
+            self.running[pool.submit(_work, split, run)] = task
+            self.shares[split, run.name] = 0.0
+            self._say("begin", run.name)
+
+    def _end(self, future: Future[Any]) -> None:
+        split, run = self.running.pop(future)
+        rmse, seconds = future.result()
+        self.shares.pop((split, run.name), None)
+        self.done += run.cost
+        self.results.add_time({"split": split, "run": run.name, "seconds": round(seconds, 2),
+                               "cost": run.cost})  # fmt: skip
+        self._say("end", run.name, rmse)
+
+    def _say(self, kind: str, name: str = "", rmse: float | None = None) -> None:
+        tasks = self.running.values()
+        part = sum(self.shares.get((s, r.name), 0.0) * r.cost for s, r in tasks)
+        ended = self.all - len(self.waiting) - len(self.running)
+        self.tell(Event(kind, self.done + part, self.total, time.perf_counter() - self.began,
+                        tuple(run.name for _, run in tasks), name, rmse,
+                        (ended, self.all)))  # fmt: skip
+
+
+_here: dict[str, Any] = {}  # what a worker process keeps between runs
+
+
+def _prepare(study: Study, queue: Any, parent: int) -> None:
+    """Once in every worker: it is stopped by its parent alone, and does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    from threadpoolctl import threadpool_limits
+
+    _here.update(study=study, queue=queue, limits=threadpool_limits(1), parts={})
+
+
+def _parts(study: Study, split: int) -> Parts:
+    if split not in _here["parts"]:
+        whole: Ratings = _here.get("whole") or bayesmf.load(study.data, **study.reading)
+        _here["whole"] = whole
+        cut = bayesmf.split(whole, "paper", study.seed + split)
+        uppers = tuple(Results(study.out).study["bins"])
+        totals = FrequencyBins.of(list(cut), cut.test).totals
+        parts = Parts(whole, cut.train, cut.test, FrequencyBins(uppers, totals), study.seed + split)
+        _here["parts"] = {split: parts}
+    found: Parts = _here["parts"][split]
+    return found
+
+
+def _work(split: int, run: Run) -> tuple[float | None, float]:
+    """In a worker: one run, and its file."""
+    study: Study = _here["study"]
+    results = Results(study.out)
+    began = time.perf_counter()
+    told = [0.0]
+
+    def tell(share: float) -> None:
+        now = time.perf_counter()
+        if now - told[0] > 0.2:
+            told[0] = now
+            _here["queue"].put((split, run.name, min(share, 1.0)))
+
+    parts = _parts(study, split)
+    start = results.state(split, run.start) if run.start else None
+    facts, arrays = execute(run, parts, start, tell)
+    facts.update(run=run.describe(), seed=parts.seed, version=bayesmf.__version__,
+                 data=parts.whole.fingerprint(), command=study.command_of(split, run))  # fmt: skip
+    results.write(split, run.name, facts, arrays)
+    return facts.get("rmse"), time.perf_counter() - began
