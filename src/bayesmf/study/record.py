@@ -129,4 +129,4 @@ def scores(
         facts["by bin"][name] = bins.mean(each).tolist()
     user = test.by_user.row_index
     squares = np.bincount(user, error**2, minlength=test.n_users)
-    return facts, {"user squares": squares}
+    return facts, {"user squares": squares, "user count": test.by_user.counts}
