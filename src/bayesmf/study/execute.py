@@ -46,10 +46,14 @@ class Parts:
         return carve(self.train, fraction, self.seed)
 
 
-def execute(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
-    """Facts for the result file, and arrays."""
+def execute(
+    run: Run, parts: Parts, start: State | None, penalty: float | None, tell: Tell
+) -> Outcome:
+    """Facts for the result file, and arrays; ``start`` and ``penalty`` are those of other runs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverfittingWarning)
+        if run.kind == "map":
+            return _maximum(run, parts, start, penalty, tell)
         return EXECUTORS[run.kind](run, parts, start, tell)
 
 
@@ -109,7 +113,9 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     return facts, _with_precisions(run, fit.state, arrays)
 
 
-def _maximum(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+def _maximum(
+    run: Run, parts: Parts, start: State | None, penalty: float | None, tell: Tell
+) -> Outcome:
     train, test, bins = parts.train, parts.test, parts.bins
     facts: dict[str, Any] = {}
     arrays: Arrays = {}
@@ -121,7 +127,7 @@ def _maximum(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome
         state = start
         fit_precisions(run.model, data, state)
     else:
-        fit = MAP(run.model, seed=parts.seed, threads=1, **run.settings).fit(
+        fit = MAP(run.model, seed=parts.seed, threads=1, penalty=penalty, **run.settings).fit(
             train, test, validation=judge, callbacks=[lambda p: tell(p.sweep / p.sweeps / 5)]
         )
         state = fit.state
@@ -172,5 +178,5 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
 
 
 EXECUTORS: dict[str, Callable[[Run, Parts, State | None, Tell], Outcome]] = {
-    "gibbs": _gibbs, "vi": _variational, "map": _maximum, "cold-start": _cold_start,
+    "gibbs": _gibbs, "vi": _variational, "cold-start": _cold_start,
 }  # fmt: skip

@@ -165,9 +165,9 @@ class _Pool:
         self.all = len(tasks)
         self.total = sum(run.cost for _, run in tasks)
         self.done = self.total - sum(run.cost for _, run in missing)
-        starts = {(split, run.start) for split, run in missing}
+        needed = {(split, name) for split, run in missing for name in run.needs}
         self.waiting = sorted(
-            missing, key=lambda t: (t[0], (t[0], t[1].name) not in starts, -t[1].cost)
+            missing, key=lambda t: (t[0], (t[0], t[1].name) not in needed, -t[1].cost)
         )
         self.running: dict[Future[Any], Task] = {}
         self.shares: dict[tuple[int, str], float] = {}
@@ -207,7 +207,7 @@ class _Pool:
             if len(self.running) >= workers:
                 return
             split, run = task
-            if run.start and not self.results.has(split, run.start):
+            if not all(self.results.has(split, name) for name in run.needs):
                 continue
             self.waiting.remove(task)
             self.running[pool.submit(_work, split, run)] = task
@@ -278,7 +278,8 @@ def _work(split: int, run: Run) -> tuple[float | None, float]:
 
     parts = _parts(study, split)
     start = results.state(split, run.start) if run.start else None
-    facts, arrays = execute(run, parts, start, tell)
+    penalty = results[split, run.penalty_of]["penalty"] if run.penalty_of else None
+    facts, arrays = execute(run, parts, start, penalty, tell)
     facts.update(run=run.describe(), seed=parts.seed, version=bayesmf.__version__,
                  data=parts.whole.fingerprint(), command=study.command_of(split, run))  # fmt: skip
     results.write(split, run.name, facts, arrays)

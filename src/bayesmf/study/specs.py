@@ -50,12 +50,18 @@ class Run:
     model: Model
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm
     start: str = ""  # the run whose state this one begins from
+    penalty_of: str = ""  # the run whose penalty it takes
     validation: float = 0.0  # of the training ratings, held out
     record: frozenset[str] = frozenset()  # "state", "precisions", "correlation", "variance"
 
     def describe(self) -> dict[str, Any]:
         """For its result file."""
         return {**asdict(self), "settings": dict(self.settings), "record": sorted(self.record)}
+
+    @property
+    def needs(self) -> list[str]:
+        """The runs that must be done before."""
+        return [name for name in (self.start, self.penalty_of) if name]
 
     @property
     def cost(self) -> float:
@@ -100,11 +106,15 @@ def both_sides(precision: Precision, lengths: Lengths) -> Run:
 
 
 def start(features: str, lengths: Lengths, validation: float = 0.0) -> Run:
-    """Where variational inference begins: MAP by coordinates."""
+    """Where variational inference begins: MAP by coordinates, the energy being the paper's.
+
+    So the penalty that the paper's descent has chosen is the right one here, too.
+    """
     return Run(
         f"start-{'validation-' if validation else ''}{features}", "map",
         model_of(features, "constant", lengths), {"method": "coordinate"},
-        validation=validation, record=frozenset({"state"}),
+        penalty_of=descent(features, "constant", lengths).name, validation=validation,
+        record=frozenset({"state"}),
     )  # fmt: skip
 
 
@@ -132,7 +142,8 @@ def vi(
     name = f"{name}-{features}-{precision}" + (f"-{width:g}" if width != 2 else "")
     return Run(
         name, "vi", model_of(features, precision, lengths, width), settings,
-        start(features, lengths, validation).name, validation, frozenset(record),
+        start(features, lengths, validation).name, validation=validation,
+        record=frozenset(record),
     )  # fmt: skip
 
 
@@ -236,14 +247,19 @@ def runs_of(names: Sequence[str], lengths: Lengths) -> list[Run]:
     """
     every = {run.name: run for make in EXPERIMENTS.values() for run in make(lengths)}
     for features in FEATURES:
-        for run in (start(features, lengths), start(features, lengths, HELD)):
+        for run in (start(features, lengths), start(features, lengths, HELD),
+                    descent(features, "constant", lengths)):  # fmt: skip
             every[run.name] = run
     found: dict[str, Run] = {}
     for name in names:
         if name not in EXPERIMENTS and name not in every:
             raise DataError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
         for run in EXPERIMENTS[name](lengths) if name in EXPERIMENTS else [every[name]]:
-            if run.start:
-                found.setdefault(run.start, every[run.start])
-            found.setdefault(run.name, run)
+            _add(run, every, found)
     return list(found.values())
+
+
+def _add(run: Run, every: Mapping[str, Run], found: dict[str, Run]) -> None:
+    for name in run.needs:
+        _add(every[name], every, found)
+    found.setdefault(run.name, run)

@@ -1,0 +1,311 @@
+"""Sentences computed from the results: what was found, and whether the paper's claims hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from bayesmf.report.figures import CONSTANT, DEFAULT, PRINTED, ROBUST, TRUNCATED, equal_errors
+from bayesmf.report.page import Finding
+from bayesmf.report.read import FEATURES, PRECISIONS, Array, Reader, title_of
+from bayesmf.study.specs import GIVEN, WIDTHS
+
+SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
+PLAIN = 0.01  # RMSE, relative: less than a hundredth of a per cent is no difference to speak of
+GIBBS, SIDE, SIDE_ROBUST = (
+    f"gibbs-{name}" for name in ("no-side-constant", "side-constant", "side-robust")
+)
+
+
+def findings(read: Reader) -> list[Finding]:
+    """First what was found, then the paper's claims in turn; what was not run is left out."""
+    found: list[Finding] = []
+    for needs, tell in RULES:
+        if read.has(*needs):
+            found.extend(tell(read))
+    return found
+
+
+def _status(all_of: bool, any_of: bool) -> str:
+    return "seen" if all_of else "partly" if any_of else "not seen"
+
+
+def users_of(label: str) -> str:
+    """A bin in words."""
+    if label.startswith("<="):
+        return f"users with at most {label[2:]} ratings"
+    if label.endswith("+"):
+        return f"users with {label[:-1]} ratings or more"
+    return f"users with {label.replace('-', ' to ')} ratings"
+
+
+def _best(read: Reader) -> Iterator[Finding]:
+    names = [f"gibbs-{f}-{p}" for f in (*FEATURES, "both-sides") for p in PRECISIONS]
+    errors = {name: read.mean(name) for name in names if read.has(name)}
+    best = min(errors, key=lambda name: errors[name])
+    plain = read.mean("gibbs-none-constant")
+    yield Finding(
+        f"The lowest test RMSE is {errors[best]:.4f}, of {title_of(best)}: "
+        f"{100 * (1 - errors[best] / plain):.1f} % below biases alone ({plain:.4f}).", "plain",
+    )  # fmt: skip
+
+
+def _side(read: Reader) -> Iterator[Finding]:
+    """Side features against none, by user frequency."""
+    rare, whole = read.change(GIBBS, SIDE, 0), read.change(GIBBS, SIDE)
+    verb = {1: "lowered", -1: "raised", 0: "did not clearly change"}[rare.sign]
+    yield Finding(
+        f"Side features {verb} the error of {users_of(read.labels[0])} by {_by(rare)}, and of all "
+        f"users together by {_by(whole)}.", "plain",
+    )  # fmt: skip
+    changes = [read.change(GIBBS, SIDE, k) for k in range(len(read.labels))]
+    helped = [users_of(read.labels[k]) for k, c in enumerate(changes) if c.sign > 0]
+    first, last = changes[0].sign > 0, changes[-1].sign > 0
+    middle = [c.sign > 0 for c in changes[1:-1]]
+    text = (
+        f"The change is real (its interval excludes zero) for {len(helped)} of {len(changes)} bins"
+    )
+    text += f": {', '.join(helped)}." if helped else "."
+    text += f" For {users_of(read.labels[-1])} it is {_by(changes[-1])}."
+    yield Finding(
+        text, _status(first and not last and any(middle), first and any(middle) or (first and not last)),
+        "Side features help rare users and users with up to several hundred ratings, and not those "
+        "with more than 800.",
+    )  # fmt: skip
+
+
+def _by(change: object) -> str:
+    return str(change)
+
+
+def _robust_side(read: Reader) -> Iterator[Finding]:
+    change = read.change(SIDE, SIDE_ROBUST)
+    one, two = read.mean(SIDE), read.mean(SIDE_ROBUST)
+    verb = {1: "lower the error", -1: "raise the error", 0: "do not clearly change the error"}
+    yield Finding(
+        f"With side features, robust precisions {verb[change.sign]}: {one:.4f} constant, {two:.4f} "
+        f"robust, a change of {_by(change)}.",
+        _status(change.sign <= 0, abs(change.value) < 0.1),
+        "With side features, robust precisions gain nothing overall.",
+    )
+
+
+def _gibbs_beats(read: Reader) -> Iterator[Finding]:
+    pairs = []
+    for features in FEATURES:
+        for precision in PRECISIONS:
+            names = [f"{kind}-{features}-{precision}" for kind in ("gibbs", "vi")]
+            if read.has(*names):
+                pairs.append((features, precision, *(read.mean(name) for name in names)))
+    better = [gibbs < vi for *_, gibbs, vi in pairs]
+    gibbs, vi = read.mean(GIBBS), read.mean(CONSTANT)
+    lost = [f"{FEATURES[f]}, {p} ({v:.4f} against {g:.4f})" for f, p, g, v in pairs if not g < v]
+    text = (
+        f"Gibbs has the lower error in {sum(better)} of {len(pairs)} models; without side features "
+        f"and with constant precision {gibbs:.4f} against {vi:.4f} after VI's last update "
+        f"({read.mean(CONSTANT, 'least'):.4f} at its best)."
+    )
+    if lost:
+        text += f" VI is lower for {'; '.join(lost)}."
+    yield Finding(text, _status(all(better), any(better)), "Gibbs sampling beats VI.")
+
+
+def settled_at(bound: Array) -> int | None:
+    """The update from which every step of the bound is small, or none."""
+    small = np.abs(np.diff(bound)) < SETTLED * np.abs(bound[1:])
+    if not small[-1]:
+        return None
+    rough = np.flatnonzero(~small)
+    return int(rough[-1]) + 3 if len(rough) else 2
+
+
+def _overfits(read: Reader) -> Iterator[Finding]:
+    run = read(CONSTANT)
+    errors, settled = run.array("test rmse"), settled_at(run.array("bound"))
+    least = int(np.argmin(errors)) + 1
+    when = f"at update {settled}" if settled else f"not within {len(errors)} updates"
+    rise = errors[-1] - errors.min()
+    before = settled is None or least < settled
+    yield Finding(
+        f"The test error of VI (no side, constant, MAP-driven prior) is lowest at update {least} "
+        f"({errors.min():.4f}) and {errors[-1]:.4f} after update {len(errors)}; its bound settles "
+        f"{when}.",
+        _status(before and rise > 1e-4, before and rise > 0),
+        "VI overfits before its bound settles.",
+    )
+
+
+def _turns(read: Reader) -> Iterator[Finding]:
+    names = [f"vi-printed-no-side-{p}" for p in ("constant", "robust")]
+    corrected = [int(np.argmin(read(n).array("test rmse"))) + 1 for n in (CONSTANT, ROBUST)]
+    text = (
+        f"VI's test error turns at update {corrected[0]} with constant and at update "
+        f"{corrected[1]} with robust precisions"
+    )
+    seen = [corrected[1] < corrected[0]]
+    if read.has(*names):
+        printed = [int(np.argmin(read(n).array("test rmse"))) + 1 for n in names]
+        text += f"; with the updates as printed, at {printed[0]} and {printed[1]}"
+        seen.append(printed[1] < printed[0])
+    yield Finding(
+        text + ".", _status(all(seen), any(seen)), "With robust precisions VI turns earlier."
+    )
+
+
+def _truncated(read: Reader) -> Iterator[Finding]:
+    least = [read.mean(name, "least") for name in (CONSTANT, ROBUST, TRUNCATED)]
+    last = [read.mean(name) for name in (CONSTANT, ROBUST, TRUNCATED)]
+    low, end = (v[2] < min(v[:2]) for v in (least, last))
+    yield Finding(
+        "VI without side features, constant, robust and truncated to (1/2, 2): lowest error "
+        f"{_three(least)}, after the last update {_three(last)}.",
+        _status(low and end, low or end),
+        "Under VI, precisions truncated to (1/2, 2) beat constant and robust ones.",
+    )
+
+
+def _three(values: list[float]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)
+
+
+def _spread(read: Reader) -> Iterator[Finding]:
+    spans = {}
+    runs = {"Gibbs": "gibbs-no-side-robust", "VI, corrected": ROBUST, "VI, as printed": PRINTED}
+    for told, run in runs.items():
+        values = read(run).array("user precision")
+        spans[told] = float(np.log10(values.max() / values.min()))
+    shown = "; ".join(
+        f"{told} {read(run).array('user precision').min():.2g} to "
+        f"{read(run).array('user precision').max():.3g} ({spans[told]:.1f} orders of magnitude)"
+        for told, run in runs.items()
+    )
+    wide = spans["VI, as printed"] > spans["Gibbs"] + 1
+    cured = spans["VI, corrected"] < spans["Gibbs"] + 0.5
+    text = f"User precisions, robust, no side: {shown}."
+    if wide and cured:
+        text += (
+            " The wide spread comes with the updates as printed, and goes when the covariances are "
+            "put into them."
+        )
+    yield Finding(text, _status(wide and not cured, wide),
+                  "Under VI precisions spread over orders of magnitude; under Gibbs they do not.")  # fmt: skip
+
+
+def _correlation(read: Reader) -> Iterator[Finding]:
+    for run, told in ((ROBUST, "corrected"), (PRINTED, "as printed")):
+        if not read.has(run):
+            continue
+        curve = {key: read(run).array(f"correlation, {key}")
+                 for key in ("user train", "item train", "user test", "item test")}  # fmt: skip
+        high = bool(curve["user train"].min() > 0.94)
+        weak = all(curve[f"{s} test"][-1] < curve[f"{s} train"][-1] - 0.1 for s in ("user", "item"))
+        falls = all(curve[f"{s} test"][-1] < curve[f"{s} test"][0] for s in ("user", "item"))
+        yield Finding(
+            f"Correlation of log precision and log error, VI {told}: users in training "
+            f"{curve['user train'].min():.2f} to {curve['user train'].max():.2f}, items "
+            f"{curve['item train'].min():.2f} to {curve['item train'].max():.2f}; in test users "
+            f"{curve['user test'][0]:.2f} falling to {curve['user test'][-1]:.2f}, items "
+            f"{curve['item test'][0]:.2f} to {curve['item test'][-1]:.2f}."
+            .replace("falling to", "falling to" if falls else "then"),
+            _status(high and weak and falls, high or (weak and falls)),
+            "It is high in training (users above 0.94), weak in test, and falls there.",
+        )  # fmt: skip
+
+
+def _default_prior(read: Reader) -> Iterator[Finding]:
+    prior, driven = read(DEFAULT), read(CONSTANT)
+    point = read("map-no-side-constant")["rmse"]
+    fails = prior["rmse"] > point
+    yield Finding(
+        f"VI without side features ends at {prior['rmse']:.4f} with the default prior and at "
+        f"{driven['rmse']:.4f} with the MAP-driven one; the paper's MAP estimate has {point:.4f}.",
+        _status(fails, prior["rmse"] > driven["rmse"]),
+        "With the default prior VI does not improve on MAP; the MAP-driven prior is needed.",
+    )
+
+
+def _frequent(read: Reader) -> Iterator[Finding]:
+    sweep, update = equal_errors(read)
+    gibbs, vi = read(GIBBS).array("by bin")[sweep], read(CONSTANT).array("by bin")[update]
+    rest = float(np.abs(gibbs - vi)[:-1].max())
+    yield Finding(
+        f"Where the overall errors are equal (Gibbs sweep {sweep + 1}, VI update {update + 1}), "
+        f"{users_of(read.labels[-1])} have {gibbs[-1]:.4f} under Gibbs and {vi[-1]:.4f} under VI; "
+        f"the other bins differ by up to {rest:.4f}.",
+        _status(gibbs[-1] < vi[-1] and rest < vi[-1] - gibbs[-1], bool(gibbs[-1] < vi[-1])),
+        "At equal overall error the two agree for all users but the most frequent, for whom Gibbs "
+        "is better.",
+    )
+    ratio = read(GIBBS).array("user variance") / read(CONSTANT).array("user variance")
+    yield Finding(
+        f"The largest variance of a user's features is {np.median(ratio):.2g} times as large under "
+        f"Gibbs as under VI at the median, and larger for {100 * np.mean(ratio > 1):.0f} % of users.",
+        _status(bool(np.mean(ratio > 1) > 0.9), bool(np.median(ratio) > 1)),
+        "VI underestimates the variance of the features.",
+    )  # fmt: skip
+
+
+def _calibrated(read: Reader) -> Iterator[Finding]:
+    names = (GIBBS, ROBUST, "map-no-side-constant")
+    told = "; ".join(
+        f"{title_of(name)} {', '.join(f'{100 * read(name)[f"coverage {v}"]:.0f}' for v in LEVELS)}"
+        for name in names
+    )
+    yield Finding(
+        f"Intervals that promise 50, 80 and 95 % hold this share of the test ratings: {told}.",
+        "plain",
+    )
+
+
+LEVELS = ("0.5", "0.8", "0.95")
+
+
+def _bounds(read: Reader) -> Iterator[Finding]:
+    suffix = {w: "" if w == 2 else f"-{w:g}" for w in WIDTHS}
+    runs = {w: read(f"vi-no-side-truncated{s}") for w, s in suffix.items()}
+    judged = {w: read(f"vi-validation-no-side-truncated{s}")["least"] for w, s in suffix.items()}
+    by_bound = max(WIDTHS, key=lambda w: runs[w]["bound"])
+    by_judge = min(WIDTHS, key=lambda w: judged[w])
+    best = min(WIDTHS, key=lambda w: runs[w]["least"])
+    yield Finding(
+        f"Bounds (1/n, n) can be chosen without the test ratings: the lower bound chooses n = "
+        f"{by_bound:g} (lowest test RMSE {runs[by_bound]['least']:.4f}), validation n = {by_judge:g} "
+        f"({runs[by_judge]['least']:.4f}); in hindsight n = {best:g} is best "
+        f"({runs[best]['least']:.4f}).", "plain",
+    )  # fmt: skip
+
+
+def _cold(read: Reader) -> Iterator[Finding]:
+    if "skipped" in read("cold-start-side").facts:
+        return
+    errors = {name: read(f"cold-start-{name}")["rmse by given"]
+              for name in ("none", "no-side", "side", "both-sides")}  # fmt: skip
+    few, many = str(GIVEN[2]), str(GIVEN[-1])
+    best = [min(errors, key=lambda name, g=g: errors[name][g]) for g in (few, many)]
+    words = [FEATURES.get(name, "side features of both sides") for name in best]
+    yield Finding(
+        f"New users, folded in without refitting: from {few} ratings the best model ({words[0]}) has "
+        f"an error of {errors[best[0]][few]:.4f}, from {many} ({words[1]}) "
+        f"{errors[best[1]][many]:.4f}; knowing nothing of them, biases alone "
+        f"{errors['none'][str(GIVEN[0])]:.4f}.", "plain",
+    )  # fmt: skip
+
+
+RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
+    (("gibbs-none-constant", GIBBS), _best),
+    ((GIBBS, SIDE), _side),
+    ((SIDE, SIDE_ROBUST), _robust_side),
+    ((GIBBS, CONSTANT), _gibbs_beats),
+    ((CONSTANT,), _overfits),
+    ((CONSTANT, ROBUST), _turns),
+    ((CONSTANT, ROBUST, TRUNCATED), _truncated),
+    (("gibbs-no-side-robust", ROBUST, PRINTED), _spread),
+    ((ROBUST,), _correlation),
+    ((DEFAULT, CONSTANT, "map-no-side-constant"), _default_prior),
+    ((GIBBS, CONSTANT), _frequent),
+    ((GIBBS, ROBUST, "map-no-side-constant"), _calibrated),
+    (tuple(f"vi{v}-no-side-truncated{'' if w == 2 else f'-{w:g}'}" for w in WIDTHS
+           for v in ("", "-validation")), _bounds),
+    (tuple(f"cold-start-{name}" for name in ("none", "no-side", "side", "both-sides")), _cold),
+]  # fmt: skip
