@@ -24,17 +24,13 @@ def inline_svg(document: str, name: str, label: str) -> str:
     if root.tag != f"{_SVG}svg":
         raise ValueError(f"figure {name!r}: an SVG document begins with <svg>, not <{root.tag}>")
     _rewrite(root, name)
-    width, height = (root.attrib.pop(side, "") for side in ("width", "height"))
-    across, down = _pixels(width), _pixels(height)
+    across, down = (_pixels(root.attrib.pop(side, "")) for side in ("width", "height"))
     if "viewBox" not in root.attrib:
         if not across or not down:
-            raise ValueError(
-                f"figure {name!r}: the SVG has neither a viewBox nor a width and height"
-            )
+            raise ValueError(f"figure {name!r}: the SVG has neither a viewBox nor a size in pixels")
         root.set("viewBox", f"0 0 {across:g} {down:g}")
-    root.set("width", "100%")
-    if across:
-        root.set("style", f"max-width: {across:.0f}px")
+    drawn = across or float(root.attrib["viewBox"].replace(",", " ").split()[2])
+    root.set("style", f"width: {drawn:.0f}px; max-width: 100%")
     root.set("role", "img")
     root.set("aria-label", label)
     return ElementTree.tostring(root, encoding="unicode").strip()
