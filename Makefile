@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow lint types bench-load bench-sweep clean
+.PHONY: demo test test-slow test-browser chromium lint types bench-load bench-sweep clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -14,6 +14,19 @@ test: lint types
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
+
+test-browser: chromium .venv/installed-browser
+	$(BIN)/python -m pytest -m browser tests/browser
+
+# Debian's browser, if there is none yet and we may install one.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
+chromium:
+	@command -v chromium >/dev/null || { \
+	  $(AS_ROOT) apt-get update -qq && \
+	  $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+	    --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 || { \
+	  echo "The browser tests need chromium, which could not be installed: run" \
+	    "'apt-get install chromium' as root, then 'make test-browser' again." >&2; exit 1; }
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check
@@ -38,6 +51,10 @@ bench-load: .venv/installed-dev
 
 .venv/installed-dev: .venv/installed
 	$(PIP) -e ".[dev]"
+	touch $@
+
+.venv/installed-browser: .venv/installed-dev
+	$(PIP) -e ".[browser]"
 	touch $@
 
 clean:
