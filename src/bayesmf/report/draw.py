@@ -9,7 +9,6 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which the colour-blind can tell apart
@@ -29,7 +28,7 @@ STYLES: dict[str, Any] = {
     "vi-default": (0, (1.5, 1.5)), "cold-start": "-",
 }  # fmt: skip
 SIZE = (4.6, 3.3)
-LOOK = {
+LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
     "font.size": 9.5,
@@ -85,7 +84,7 @@ class Panel:
     @staticmethod
     def _svg(figure: Figure) -> str:
         file = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None})
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
         return file.getvalue()
 
     @staticmethod

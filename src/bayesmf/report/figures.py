@@ -21,7 +21,7 @@ DEFAULT, PRINTED = "vi-default-no-side-constant", "vi-printed-no-side-robust"
 
 def updates_of(curve: Array) -> Array:
     """Numbers from 1."""
-    return np.arange(1, len(curve) + 1)
+    return np.arange(1.0, len(curve) + 1)
 
 
 def lines(
@@ -126,14 +126,12 @@ def fig_3(read: Reader) -> list[Panel]:
 
     def variance(axes: Axes) -> None:
         for run, marker in ((gibbs, "."), (CONSTANT, "x")):
-            axes.scatter(counts, spread[run], s=4 if marker == "." else 5, marker=marker,
-                         alpha=0.35, linewidths=0.5, rasterized=True, edgecolors="none"
-                         if marker == "." else None,
-                         color=colour(run) if run == gibbs else "#D55E00",
+            axes.scatter(counts, spread[run], s=9, marker=marker, alpha=0.5, linewidths=0.6,
+                         rasterized=True, color=colour(run) if run == gibbs else "#444444",
                          label=title_of(run).split(",")[0])  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="training ratings of the user",
                  ylabel="largest feature variance")  # fmt: skip
-        axes.legend(markerscale=3)
+        axes.legend(markerscale=2)
 
     ratio = np.median(spread[gibbs] / spread[CONSTANT])
     return [

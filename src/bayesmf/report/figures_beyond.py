@@ -76,7 +76,8 @@ def cold_start(read: Reader) -> list[Panel]:
         for run, name in runs.items():
             errors = [read(run)["rmse by given"][str(given)] for given in GIVEN]
             kind = "robust" if name == "both-sides" else "constant"
-            axes.plot(places, errors, marker="o", markersize=4, color=colour(f"gibbs-{name}-{kind}"),
+            axes.plot(places, errors, marker="o", markersize=4,
+                      color=colour(f"gibbs-{name}-{kind}"),
                       label=FEATURES.get(name, "both sides, robust"))  # fmt: skip
         axes.set_xticks(places, [str(given) for given in GIVEN])
         axes.set(xlabel="ratings known of the new user", ylabel="test RMSE")

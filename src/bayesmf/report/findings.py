@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from bayesmf.evaluation.bootstrap import Change
 from bayesmf.report.figures import CONSTANT, DEFAULT, PRINTED, ROBUST, TRUNCATED, equal_errors
 from bayesmf.report.page import Finding
 from bayesmf.report.read import FEATURES, PRECISIONS, Array, Reader, title_of
 from bayesmf.study.specs import GIVEN, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
-PLAIN = 0.01  # RMSE, relative: less than a hundredth of a per cent is no difference to speak of
 GIBBS, SIDE, SIDE_ROBUST = (
     f"gibbs-{name}" for name in ("no-side-constant", "side-constant", "side-robust")
 )
@@ -24,7 +24,7 @@ def findings(read: Reader) -> list[Finding]:
     for needs, tell in RULES:
         if read.has(*needs):
             found.extend(tell(read))
-    return found
+    return sorted(found, key=lambda finding: finding.status != "plain")
 
 
 def _status(all_of: bool, any_of: bool) -> str:
@@ -54,50 +54,57 @@ def _best(read: Reader) -> Iterator[Finding]:
 def _side(read: Reader) -> Iterator[Finding]:
     """Side features against none, by user frequency."""
     rare, whole = read.change(GIBBS, SIDE, 0), read.change(GIBBS, SIDE)
-    verb = {1: "lowered", -1: "raised", 0: "did not clearly change"}[rare.sign]
     yield Finding(
-        f"Side features {verb} the error of {users_of(read.labels[0])} by {_by(rare)}, and of all "
-        f"users together by {_by(whole)}.", "plain",
+        f"Side features {_verb(rare)} the error of {users_of(read.labels[0])}{_amount(rare)}, and "
+        f"{_verb(whole)} that of all users together{_amount(whole)}.", "plain",
     )  # fmt: skip
     changes = [read.change(GIBBS, SIDE, k) for k in range(len(read.labels))]
     helped = [users_of(read.labels[k]) for k, c in enumerate(changes) if c.sign > 0]
     first, last = changes[0].sign > 0, changes[-1].sign > 0
     middle = [c.sign > 0 for c in changes[1:-1]]
     text = (
-        f"The change is real (its interval excludes zero) for {len(helped)} of {len(changes)} bins"
+        "Side features lower the error for certain (the interval excludes zero) in "
+        f"{len(helped)} of {len(changes)} bins"
     )
     text += f": {', '.join(helped)}." if helped else "."
-    text += f" For {users_of(read.labels[-1])} it is {_by(changes[-1])}."
+    text += f" For {users_of(read.labels[-1])} the error falls by {changes[-1]}."
     yield Finding(
-        text, _status(first and not last and any(middle), first and any(middle) or (first and not last)),
+        text, _status(first and not last and any(middle), first and (any(middle) or not last)),
         "Side features help rare users and users with up to several hundred ratings, and not those "
         "with more than 800.",
     )  # fmt: skip
 
 
-def _by(change: object) -> str:
-    return str(change)
+def _verb(change: Change) -> str:
+    return {1: "lowered", -1: "raised", 0: "did not clearly change"}[change.sign]
+
+
+def _amount(change: Change) -> str:
+    """How much, as a size where the direction is known."""
+    if change.sign == 0:
+        return f" (lower by {change})"
+    low, high = sorted((abs(change.low), abs(change.high)))
+    return f" by {abs(change.value):.2f} % [{low:.2f}, {high:.2f}]"
 
 
 def _robust_side(read: Reader) -> Iterator[Finding]:
     change = read.change(SIDE, SIDE_ROBUST)
     one, two = read.mean(SIDE), read.mean(SIDE_ROBUST)
-    verb = {1: "lower the error", -1: "raise the error", 0: "do not clearly change the error"}
     yield Finding(
-        f"With side features, robust precisions {verb[change.sign]}: {one:.4f} constant, {two:.4f} "
-        f"robust, a change of {_by(change)}.",
+        f"With side features, robust precisions {_verb(change)} the overall error"
+        f"{_amount(change)}: {one:.4f} constant, {two:.4f} robust.",
         _status(change.sign <= 0, abs(change.value) < 0.1),
         "With side features, robust precisions gain nothing overall.",
     )
 
 
 def _gibbs_beats(read: Reader) -> Iterator[Finding]:
-    pairs = []
+    pairs: list[tuple[str, str, float, float]] = []
     for features in FEATURES:
         for precision in PRECISIONS:
             names = [f"{kind}-{features}-{precision}" for kind in ("gibbs", "vi")]
             if read.has(*names):
-                pairs.append((features, precision, *(read.mean(name) for name in names)))
+                pairs.append((features, precision, read.mean(names[0]), read.mean(names[1])))
     better = [gibbs < vi for *_, gibbs, vi in pairs]
     gibbs, vi = read.mean(GIBBS), read.mean(CONSTANT)
     lost = [f"{FEATURES[f]}, {p} ({v:.4f} against {g:.4f})" for f, p, g, v in pairs if not g < v]
@@ -124,12 +131,12 @@ def _overfits(read: Reader) -> Iterator[Finding]:
     run = read(CONSTANT)
     errors, settled = run.array("test rmse"), settled_at(run.array("bound"))
     least = int(np.argmin(errors)) + 1
-    when = f"at update {settled}" if settled else f"not within {len(errors)} updates"
+    when = f"settles at update {settled}" if settled else f"has not settled by {len(errors)}"
     rise = errors[-1] - errors.min()
     before = settled is None or least < settled
     yield Finding(
         f"The test error of VI (no side, constant, MAP-driven prior) is lowest at update {least} "
-        f"({errors.min():.4f}) and {errors[-1]:.4f} after update {len(errors)}; its bound settles "
+        f"({errors.min():.4f}) and {errors[-1]:.4f} after update {len(errors)}; its bound "
         f"{when}.",
         _status(before and rise > 1e-4, before and rise > 0),
         "VI overfits before its bound settles.",
@@ -188,8 +195,10 @@ def _spread(read: Reader) -> Iterator[Finding]:
             " The wide spread comes with the updates as printed, and goes when the covariances are "
             "put into them."
         )
-    yield Finding(text, _status(wide and not cured, wide),
-                  "Under VI precisions spread over orders of magnitude; under Gibbs they do not.")  # fmt: skip
+    yield Finding(
+        text, _status(wide and not cured, wide),
+        "Under VI precisions spread over orders of magnitude; under Gibbs they do not.",
+    )  # fmt: skip
 
 
 def _correlation(read: Reader) -> Iterator[Finding]:
@@ -240,7 +249,8 @@ def _frequent(read: Reader) -> Iterator[Finding]:
     ratio = read(GIBBS).array("user variance") / read(CONSTANT).array("user variance")
     yield Finding(
         f"The largest variance of a user's features is {np.median(ratio):.2g} times as large under "
-        f"Gibbs as under VI at the median, and larger for {100 * np.mean(ratio > 1):.0f} % of users.",
+        f"Gibbs as under VI at the median, and larger for {100 * np.mean(ratio > 1):.0f} % of "
+        "users.",
         _status(bool(np.mean(ratio > 1) > 0.9), bool(np.median(ratio) > 1)),
         "VI underestimates the variance of the features.",
     )  # fmt: skip
@@ -248,9 +258,10 @@ def _frequent(read: Reader) -> Iterator[Finding]:
 
 def _calibrated(read: Reader) -> Iterator[Finding]:
     names = (GIBBS, ROBUST, "map-no-side-constant")
+    shares = {name: [100 * read(name)[f"coverage {level}"] for level in LEVELS] for name in names}
     told = "; ".join(
-        f"{title_of(name)} {', '.join(f'{100 * read(name)[f"coverage {v}"]:.0f}' for v in LEVELS)}"
-        for name in names
+        f"{title_of(name)} {', '.join(f'{share:.0f}' for share in found)}"
+        for name, found in shares.items()
     )
     yield Finding(
         f"Intervals that promise 50, 80 and 95 % hold this share of the test ratings: {told}.",
@@ -270,8 +281,8 @@ def _bounds(read: Reader) -> Iterator[Finding]:
     best = min(WIDTHS, key=lambda w: runs[w]["least"])
     yield Finding(
         f"Bounds (1/n, n) can be chosen without the test ratings: the lower bound chooses n = "
-        f"{by_bound:g} (lowest test RMSE {runs[by_bound]['least']:.4f}), validation n = {by_judge:g} "
-        f"({runs[by_judge]['least']:.4f}); in hindsight n = {best:g} is best "
+        f"{by_bound:g} (lowest test RMSE {runs[by_bound]['least']:.4f}), validation n = "
+        f"{by_judge:g} ({runs[by_judge]['least']:.4f}); in hindsight n = {best:g} is best "
         f"({runs[best]['least']:.4f}).", "plain",
     )  # fmt: skip
 
@@ -282,11 +293,11 @@ def _cold(read: Reader) -> Iterator[Finding]:
     errors = {name: read(f"cold-start-{name}")["rmse by given"]
               for name in ("none", "no-side", "side", "both-sides")}  # fmt: skip
     few, many = str(GIVEN[2]), str(GIVEN[-1])
-    best = [min(errors, key=lambda name, g=g: errors[name][g]) for g in (few, many)]
+    best = [min((e[g], name) for name, e in errors.items())[1] for g in (few, many)]
     words = [FEATURES.get(name, "side features of both sides") for name in best]
     yield Finding(
-        f"New users, folded in without refitting: from {few} ratings the best model ({words[0]}) has "
-        f"an error of {errors[best[0]][few]:.4f}, from {many} ({words[1]}) "
+        f"New users, folded in without refitting: from {few} ratings the best model ({words[0]}) "
+        f"has an error of {errors[best[0]][few]:.4f}, from {many} ({words[1]}) "
         f"{errors[best[1]][many]:.4f}; knowing nothing of them, biases alone "
         f"{errors['none'][str(GIVEN[0])]:.4f}.", "plain",
     )  # fmt: skip

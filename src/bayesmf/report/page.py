@@ -102,20 +102,31 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A whole SVG document; ``alt`` tells who cannot see it what it shows."""
+
+    svg: str
+    alt: str
+
+
+@dataclass(frozen=True)
 class Figure:
-    """A drawing, as a whole SVG document; ``alt`` tells who cannot see it what it shows."""
+    """Drawings that stand side by side where there is room, and below each other where not."""
 
     id: str
     title: str
     caption: str
-    svg: str
-    alt: str
+    drawings: Sequence[Drawing]
     form: ClassVar[str] = "figure"
 
     @property
-    def drawing(self) -> Markup:
-        """The drawing as an element of the page."""
-        return Markup(inline_svg(self.svg, self.id, self.alt))
+    def panels(self) -> list[tuple[str, Markup]]:
+        """An id for each drawing, and the drawing as an element of the page."""
+        names = (f"{self.id}--{number}" for number in range(1, len(self.drawings) + 1))
+        return [
+            (name, Markup(inline_svg(drawing.svg, name, drawing.alt)))
+            for name, drawing in zip(names, self.drawings, strict=True)
+        ]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bayesmf.study.results import Result, Results
 Array = NDArray[np.float64]
 FEATURES = {"none": "no features", "no-side": "no side", "side": "side", "side-only": "side only"}
 INFERENCES = {"gibbs": "Gibbs", "vi": "VI", "map": "MAP"}
+NONE = "\N{EN DASH}"
 PRECISIONS = ("constant", "robust", "truncated")
 
 
@@ -41,6 +42,7 @@ class Reader:
         return all(self.results.has(0, name) for name in names)
 
     def __call__(self, name: str, split: int = 0) -> Result:
+        """What a run left."""
         if (split, name) not in self._read:
             self._read[split, name] = self.results[split, name]
         return self._read[split, name]
@@ -61,7 +63,8 @@ class Reader:
 
     def squares(self, name: str, splits: Sequence[int]) -> Array:
         """Each user's squared errors, summed over splits."""
-        return np.sum([self(name, split).array("user squares") for split in splits], axis=0)
+        each = [self(name, split).array("user squares") for split in splits]
+        return np.asarray(np.sum(each, axis=0), float)
 
     def change(self, before: str, after: str, bin_: int | None = None) -> Change:
         """By how much the error falls from one run to another, for all users or those of a bin."""
@@ -101,5 +104,5 @@ def title_of(name: str) -> str:
 def number(value: Any, digits: int = 4) -> str:
     """A number, or a dash for none."""
     if value is None or not np.isfinite(value):
-        return "–"
+        return NONE
     return f"{value:.{digits}f}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesmf.report import paper
 from bayesmf.report.page import Cell, Table
-from bayesmf.report.read import FEATURES, INFERENCES, PRECISIONS, Reader, number
+from bayesmf.report.read import FEATURES, INFERENCES, NONE, PRECISIONS, Reader, number
 from bayesmf.study.specs import GIVEN, WIDTHS
 
 MAP_NOTE = (
@@ -16,8 +16,8 @@ MAP_NOTE = (
     "intervals are not."
 )
 VI_NOTE = (
-    "VI starts from MAP by coordinates, with the MAP-driven prior. Its error is that after the last "
-    "update; the lowest on the way, chosen with the test ratings in view, stands apart."
+    "VI starts from MAP by coordinates, with the MAP-driven prior. Its error is that after the "
+    "last update; the lowest on the way, chosen with the test ratings in view, stands apart."
 )
 
 
@@ -29,7 +29,7 @@ def table_1(read: Reader) -> Table:
 
     def add(what: str, value: Any, told: Any, digits: int = 0) -> None:
         row: list[Cell | str] = [what, f"{value:,.{digits}f}"]
-        rows.append([*row, "–" if told is None else f"{told:,}"] if printed else row)
+        rows.append([*row, NONE if told is None else f"{told:,}"] if printed else row)
 
     for what in ("ratings", "users", "items"):
         add(what, summary[what], getattr(printed, what, None))
@@ -70,7 +70,7 @@ def table_2(read: Reader) -> Table:
     best = min((float(values.mean()) for values in found.values()), default=0.0)
     rows: list[list[Cell | str]] = []
     for (features, inference, precision), values in found.items():
-        lowest = "–"
+        lowest = NONE
         mean = compared = float(values.mean())
         if inference == "vi":
             name = f"{inference}-{features}-{precision}"
@@ -82,7 +82,7 @@ def table_2(read: Reader) -> Table:
         rows.append([
             FEATURES[features], INFERENCES[inference], precision,
             Cell(number(mean), mean, "best" if mean == best else ""),
-            number(float(values.std(ddof=1)), 4) if len(values) > 1 else "–",
+            number(float(values.std(ddof=1)), 4) if len(values) > 1 else NONE,
             lowest, number(printed), _difference(compared, printed),
         ])  # fmt: skip
     splits = len(next(iter(found.values()))) if found else 1
@@ -95,7 +95,8 @@ def table_2(read: Reader) -> Table:
         )
     over = "one split" if splits == 1 else f"mean and standard deviation over {splits} splits"
     return Table(
-        "table-2", "Table 2. Test RMSE of every model under every algorithm", over.capitalize() + ".",
+        "table-2", "Table 2. Test RMSE of every model under every algorithm",
+        over.capitalize() + ".",
         ["features", "inference", "precision", "test RMSE", "sd", "lowest, at update", "paper",
          "difference"], rows, 3, notes,
     )  # fmt: skip
@@ -103,7 +104,7 @@ def table_2(read: Reader) -> Table:
 
 def _difference(value: float, printed: float | None) -> Cell | str:
     if printed is None:
-        return "–"
+        return NONE
     off = value - printed
     return Cell(f"{off:+.4f}", off, "good" if off < 0 else "bad")
 
@@ -123,7 +124,7 @@ def glance(read: Reader) -> Table:
             rows.append(row)
     if read.has("gibbs-both-sides-constant", "gibbs-both-sides-robust"):
         means = [read.mean(f"gibbs-both-sides-{precision}") for precision in PRECISIONS[:2]]
-        rows.append(["side, both sides", "Gibbs", *(Cell(f"{m:.4f}", m) for m in means), "–"])
+        rows.append(["side, both sides", "Gibbs", *(Cell(f"{m:.4f}", m) for m in means), NONE])
     _mark_best(rows, 2)
     note = "In brackets the paper's value, where it gives one." if told else ""
     return Table(
@@ -172,10 +173,9 @@ def change_table(
             {1: "lower", -1: "higher", 0: "cannot be told"}[change.sign],
         ]  # fmt: skip
         if told:
-            pair = (None, None) if whole else (told[0][k], told[1][k])
-            relative = None if whole else 100 * (1 - pair[1] / pair[0])
-            row += [number(pair[0]), number(pair[1]),
-                    "–" if relative is None else f"{relative:+.2f}"]  # fmt: skip
+            first, second = (float("nan"),) * 2 if whole else (told[0][k], told[1][k])
+            relative = f"{100 * (1 - second / first):+.2f}"
+            row += [number(first), number(second), NONE if whole else relative]
         rows.append(row)
     headings = ["ratings of the user", "users", "test ratings", names[0], names[1], "change, %",
                 "95 % interval", f"error with {names[1]}"]  # fmt: skip
@@ -185,8 +185,8 @@ def change_table(
     return Table(
         id_, title, f"Test RMSE under Gibbs sampling. A change above zero is a lower error.{over}",
         headings, rows, 1,
-        ["The interval is a bootstrap of users, paired: both models are judged on the same users in "
-         "each of 2,000 draws. It knows nothing of how another chain or split would differ."],
+        ["The interval is a bootstrap of users, paired: both models are judged on the same users "
+         "in each of 2,000 draws. It knows nothing of how another chain or split would differ."],
     )  # fmt: skip
 
 
@@ -249,8 +249,8 @@ def bounds(read: Reader) -> Table:
         "bounds", "Choosing the bounds of truncated precisions",
         "VI, no side, precisions between 1/n and n. The best of each column stands out.",
         ["n", "lower bound", "validation RMSE", "test RMSE, last", "test RMSE, lowest"], rows, 1,
-        ["The validation error is that of a tenth of the training ratings, held out of a run of its "
-         "own, at its best update; the lower bound needs no ratings held out."],
+        ["The validation error is that of a tenth of the training ratings, held out of a run of "
+         "its own, at its best update; the lower bound needs no ratings held out."],
     )  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def cold_start(read: Reader) -> Table | None:
         for row, (cell,) in zip(rows, column, strict=True):
             row[k] = cell
     return Table(
-        "cold-start", "New users",
+        "cold-start-table", "New users, folded in",
         f"Test RMSE of {facts['users']:,} users who were not in training, by how many of their "
         f"ratings they are folded in from; {facts['test ratings']:,} test ratings, the same for "
         "every column.", ["features", *(f"{given}" for given in GIVEN)], rows,

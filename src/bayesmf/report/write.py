@@ -11,7 +11,7 @@ from bayesmf.atomic import whole_file, whole_folder
 from bayesmf.report import figures, figures_beyond, tables
 from bayesmf.report.draw import Panel
 from bayesmf.report.findings import findings
-from bayesmf.report.page import Code, Facts, Figure, Page, Section, Table, Text, render
+from bayesmf.report.page import Code, Drawing, Facts, Figure, Page, Section, Table, Text, render
 from bayesmf.report.read import Reader
 from bayesmf.study.results import Results
 from bayesmf.study.specs import EXPERIMENTS, Lengths
@@ -25,20 +25,20 @@ FIGURES: dict[str, tuple[str, str, Callable[[Reader], list[Panel]]]] = {
               "No side features. The dot marks the lowest test error. The test bound is the bound "
               "with the test ratings in place of the training ratings.", figures.fig_2),
     "fig-3": ("Figure 3. Gibbs, VI and MAP without side features",
-              "Constant precision. The error of Gibbs is that of the mean of all draws so far. Panel "
-              "(b) compares them where their overall errors are nearest.", figures.fig_3),
+              "Constant precision. The error of Gibbs is that of the mean of all draws so far. "
+              "Panel (b) compares them where their overall errors are nearest.", figures.fig_3),
     "fig-4": ("Figure 4. Precisions of users and items",
               "Robust precisions, no side features. Traces go from the rarest (dark) to the most "
               "frequent (light).", figures.fig_4),
     "fig-5": ("Figure 5. Truncated precisions under VI",
               "No side features, MAP-driven prior.", figures.fig_5),
     "fig-6": ("Figure 6. Does a precision tell the error?",
-              "Robust precisions under VI, no side features. The error of a user is weighted by the "
-              "precisions of the items and of the noise, as in the update of the precision; the "
-              "correlation is that of minus log precision and log error.", figures.fig_6),
+              "Robust precisions under VI, no side features. The error of a user is weighted by "
+              "the precisions of the items and of the noise, as in the update of the precision; "
+              "the correlation is that of minus log precision and log error.", figures.fig_6),
     "fig-7": ("Figure 7. Gibbs sampling with side features",
-              "Test RMSE of the mean prediction so far. Each chain burns its first sweeps: until then "
-              "the curve is that of single draws.", figures.fig_7),
+              "Test RMSE of the mean prediction so far. Each chain burns its first sweeps: until "
+              "then the curve is that of single draws.", figures.fig_7),
     "printed": ("VI as printed and corrected",
                 "No side features, MAP-driven prior. As printed, the updates leave out the "
                 "covariances; truncated precisions are clamped.", figures_beyond.printed),
@@ -96,7 +96,7 @@ def make_report(results: Results) -> Report:
         title, caption, draw = FIGURES[name]
         found = draw(read)
         panels.extend(found)
-        return [Figure(name, title, caption, [(p.svg, p.alt) for p in found])]
+        return [Figure(name, title, caption, [Drawing(p.svg, p.alt) for p in found])]
 
     def tabled(name: str, *make: Callable[[Reader], Table | None]) -> list[Table]:
         found = [table for one in make if name in there and (table := one(read)) is not None]
@@ -179,8 +179,8 @@ def _methods(read: Reader, there: set[str]) -> Section:
          f"averaged after the first {lengths['burn_in']}"),
         ("VI", f"{lengths['updates']} updates from MAP by coordinates, robust and truncated "
          "precisions from the paper's third stage"),
-        ("MAP", f"momentum, at most {lengths['descent']} steps; its penalty is one of 5, 10, 20 and "
-         "40, by the error on a tenth of the training ratings"),
+        ("MAP", f"momentum, at most {lengths['descent']} steps; its penalty is one of 5, 10, 20 "
+         "and 40, by the error on a tenth of the training ratings"),
         ("intervals", "Gaussian about the mean prediction: the spread of the draws (Gibbs) or of Q "
          "(VI) and the noise; MAP has the noise alone"),
         ("bayesmf", str(study["version"])),
