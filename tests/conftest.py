@@ -1,13 +1,43 @@
 """What holds for all tests: one thread, which small worlds like, and the same examples always."""
 
 import os
+import subprocess
+import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
+import numpy as np
+import pytest
 from hypothesis import settings
 
 # `--hypothesis-profile=search` looks at new examples, and at more of them.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", max_examples=3000, deadline=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def tiny_ratings(tmp_path_factory):
+    """A file of some 2,500 ratings by users who rate much and users who rate little."""
+    rng = np.random.default_rng(7)
+    tastes, traits = rng.normal(size=(120, 2)), rng.normal(size=(50, 2))
+    lines = ["user,item,rating"]
+    for user in range(120):
+        count = int(np.clip(4 * np.exp(rng.normal(1.5, 0.8)), 3, 48))
+        for item in rng.choice(50, count, replace=False):
+            value = 3.3 + tastes[user] @ traits[item] + 0.7 * rng.normal()
+            lines.append(f"u{user},i{item},{np.clip(round(value), 1, 5):.0f}")
+    path = tmp_path_factory.mktemp("ratings") / "tiny.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_study(tiny_ratings, tmp_path_factory):
+    """The folder of a whole study of them, on two splits, with its report."""
+    out = tmp_path_factory.mktemp("study") / "out"
+    words = ["study", tiny_ratings, "--quick", "--rank", 2, "--splits", 2, "--out", out]
+    subprocess.run([sys.executable, "-m", "bayesmf", *map(str, words)], check=True,
+                   capture_output=True)  # fmt: skip
+    return out

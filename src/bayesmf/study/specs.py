@@ -148,12 +148,16 @@ def vi(
 
 
 def descent(features: str, precision: Precision, lengths: Lengths) -> Run:
-    """The paper's MAP; precisions come after the features, so only the first run makes those."""
+    """The paper's MAP, stopped by validation; only the run with constant precisions makes features.
+
+    Precisions come after the features, so the others begin where that one ended.
+    """
     model = model_of(features, precision, lengths)
+    name = f"map-{features}-{precision}"
     if precision != "constant":
-        return Run(f"map-{features}-{precision}", "map", model, {}, f"map-{features}-constant")
+        return Run(name, "map", model, {}, f"map-{features}-constant", validation=HELD)
     settings = {"method": "momentum", "sweeps": lengths.descent}
-    return Run(f"map-{features}-{precision}", "map", model, settings, record=frozenset({"state"}))
+    return Run(name, "map", model, settings, validation=HELD, record=frozenset({"state"}))
 
 
 def cold_start(name: str, model: Model, lengths: Lengths) -> Run:
