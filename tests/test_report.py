@@ -1,0 +1,253 @@
+"""The report: from the folder alone, complete, and its sentences follow the numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import bayesmf
+from bayesmf.evaluation.bootstrap import paired_change
+from bayesmf.report import paper
+from bayesmf.report.draw import COLOURS, colour, style
+from bayesmf.report.findings import RULES, findings, settled_at, users_of
+from bayesmf.report.page import Finding
+from bayesmf.report.read import FEATURES, INFERENCES, PRECISIONS, Reader, title_of
+from bayesmf.report.tables import change_table, table_1, table_2
+from bayesmf.report.write import make_report, write_report
+from bayesmf.study.results import Results
+
+
+@pytest.fixture(scope="module")
+def report(tiny_study):
+    return make_report(Results.open(tiny_study))
+
+
+@pytest.fixture
+def copy(tiny_study, tmp_path):
+    shutil.copytree(tiny_study, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def change(folder, run: str, split: int = 0, **facts) -> None:
+    """Put other numbers into a result."""
+    place = folder / f"split-{split}" / run
+    known = json.loads((place / "result.json").read_text())
+    (place / "result.json").write_text(json.dumps({**known, **facts.pop("facts", {})}))
+    with np.load(place / "arrays.npz") as arrays:
+        found = dict(arrays)
+    np.savez(place / "arrays.npz", **{**found, **facts.pop("arrays", {})})
+
+
+def statuses(folder) -> dict[str, str]:
+    return {f.verdict: f.status for f in findings(Reader(Results.open(folder))) if f.verdict}
+
+
+def test_no_cell_of_table_2_is_empty(report):
+    table = next(t for t in report.tables if t.id == "table-2")
+    rows = list(csv.reader(io.StringIO(table.to_csv())))[1:]
+    assert len(rows) == len(FEATURES) * len(INFERENCES) * len(PRECISIONS)
+    for row in rows:
+        assert re.fullmatch(r"\d\.\d{4}", row[3])
+        assert re.fullmatch(r"\d\.\d{4}", row[4])  # the spread over two splits
+
+
+def test_everything_is_there(report, tiny_study):
+    assert {t.id for t in report.tables} >= {
+        "table-1", "table-2", "table-2-glance", "table-3", "table-4", "bounds",
+        "cold-start-table", "calibration-coverage-05", "calibration-log-score",
+    }  # fmt: skip
+    names = {panel.name for panel in report.panels}
+    for figure, panels in {"fig-2": 6, "fig-3": 3, "fig-4": 6, "fig-5": 3, "fig-6": 6, "fig-7": 2,
+                           "printed": 3, "calibration": 3}.items():  # fmt: skip
+        found = {name for name in names if re.fullmatch(rf"{figure}-?[a-z]", name)}
+        assert len(found) == panels, figure
+    for panel in report.panels:
+        assert (tiny_study / "figures" / f"{panel.name}.svg").is_file()
+        assert (tiny_study / "figures" / f"{panel.name}.png").read_bytes()[:4] == b"\x89PNG"
+        assert panel.alt
+        assert "nan" not in panel.alt
+    text = (tiny_study / "report.html").read_text()
+    assert "not shown" not in text
+    for rule in RULES:
+        assert rule  # every rule had what it needs:
+    assert len(report.page.findings) >= len(RULES)
+
+
+def test_numbers_of_table_2_are_those_of_the_results(tiny_study):
+    read = Reader(Results.open(tiny_study))
+    rows = {(r[0], r[1], r[2]): r for r in table_2(read).rows}
+    row = rows["side", "Gibbs", "robust"]
+    each = [json.loads((tiny_study / f"split-{k}/gibbs-side-robust/result.json").read_text())
+            for k in (0, 1)]  # fmt: skip
+    errors = [one["rmse"] for one in each]
+    assert row[3].text == f"{np.mean(errors):.4f}"
+    assert row[4] == f"{np.std(errors, ddof=1):.4f}"
+
+
+def test_frequency_tables_agree_with_the_predictions(tiny_study):
+    """Pooled over splits: bin by bin, the squared errors of all splits over their counts."""
+    read = Reader(Results.open(tiny_study))
+    table = change_table(
+        read, "t", "T", "gibbs-no-side-constant", "gibbs-side-constant", ("a", "b")
+    )
+    squares, counts = [], []
+    for split in (0, 1):
+        result = Results(tiny_study)[split, "gibbs-side-constant"]
+        squares.append(result.array("user squares"))
+        counts.append(result.array("user count"))
+    totals = Results(tiny_study)[0, "users"].array("user ratings")
+    rare = totals <= read.study["bins"][0]
+    expected = np.sqrt(np.sum(squares, axis=0)[rare].sum() / np.sum(counts, axis=0)[rare].sum())
+    assert table.rows[0][4].text == f"{expected:.4f}"
+    assert [row[0] for row in table.rows] == [*read.labels, "all"]
+    before = sum(Results(tiny_study)[k, "gibbs-no-side-constant"].array("user squares")
+                 for k in (0, 1))  # fmt: skip
+    value = paired_change(before, np.sum(squares, axis=0)).value
+    assert table.rows[-1][5].text == f"{value:+.2f}"
+    whole = [np.sqrt(np.sum(s) / np.sum(c)) for s, c in ((squares, counts), (before, counts))]
+    assert (table.rows[-1][4].text, table.rows[-1][3].text) == tuple(f"{w:.4f}" for w in whole)
+
+
+def test_it_reads_the_folder_alone_and_repeats_itself(copy, monkeypatch):
+    def refuse(*args, **options):
+        raise AssertionError("the report looked for data")
+
+    monkeypatch.setattr(bayesmf, "load", refuse)
+    before = {p.relative_to(copy): p.read_bytes() for p in copy.rglob("*")
+              if p.parent.name in ("figures", "tables") or p.name == "report.html"}  # fmt: skip
+    assert len(before) > 80
+    write_report(copy)
+    for path, content in before.items():
+        assert (copy / path).read_bytes() == content, path
+
+
+def test_what_was_not_run_is_named(copy):
+    for name in ("vi-printed-no-side-robust", "cold-start-side", "gibbs-both-sides-robust"):
+        shutil.rmtree(copy / "split-0" / name)
+    text = write_report(copy).read_text()
+    assert "fig-4, fig-6, printed, calibration, both-sides, cold-start" in text
+    assert 'id="fig-4"' not in text
+    assert 'id="fig-5"' in text
+
+
+def test_cold_start_that_cannot_be_says_why(copy):
+    change(copy, "cold-start-side", facts={"skipped": "too few users"})
+    assert "too few users" in write_report(copy).read_text()
+
+
+def test_claims_follow_the_numbers(copy):
+    claim = "With side features, robust precisions gain nothing overall."
+    squares = Results(copy)[0, "gibbs-side-constant"].array("user squares")
+    for split in (0, 1):
+        change(copy, "gibbs-side-constant", split, arrays={"user squares": squares})
+        change(copy, "gibbs-side-robust", split, arrays={"user squares": 0.9 * squares})
+    assert statuses(copy)[claim] == "not seen"
+    text = next(f.text for f in findings(Reader(Results.open(copy))) if f.verdict == claim)
+    assert "lowered the overall error by 5.13 % [5.13, 5.13]" in text
+    for split in (0, 1):
+        change(copy, "gibbs-side-robust", split, arrays={"user squares": 1.1 * squares})
+    assert statuses(copy)[claim] == "seen"
+
+
+def test_overfitting_is_seen_only_if_it_is_there(copy):
+    claim = "VI overfits before its bound settles."
+    bound = np.concatenate([np.linspace(-2e5, -1e5, 8), np.full(7, -1e5)])
+    for errors, status in (
+        (np.linspace(0.9, 0.8, 15), "not seen"),  # falls to the end
+        (np.r_[0.9, 0.85, np.linspace(0.86, 0.9, 13)], "seen"),
+    ):
+        change(copy, "vi-no-side-constant", arrays={"test rmse": errors, "bound": bound})
+        assert statuses(copy)[claim] == status
+
+
+def test_the_side_claim_wants_gains_for_rare_users_and_none_for_frequent_ones(copy):
+    claim = next(c for c in statuses(copy) if c.startswith("Side features help rare"))
+    read = Reader(Results.open(copy))
+    base = read("gibbs-no-side-constant").array("user squares") + 0.5
+    last = len(read.labels) - 1
+    for gain, status in (
+        (np.where(read.bin_of_user < last, 0.9, 1.0), "seen"),
+        (np.full(len(base), 0.9), "partly"),
+        (np.full(len(base), 1.1), "not seen"),
+    ):
+        for split in (0, 1):
+            change(copy, "gibbs-no-side-constant", split, arrays={"user squares": base})
+            change(copy, "gibbs-side-constant", split, arrays={"user squares": gain * base})
+        assert statuses(copy)[claim] == status
+
+
+def test_gibbs_against_vi_counts_every_model(copy):
+    claim = "Gibbs sampling beats VI."
+    for split in (0, 1):
+        for features in FEATURES:
+            for precision in PRECISIONS:
+                change(copy, f"gibbs-{features}-{precision}", split, facts={"rmse": 0.8})
+                change(copy, f"vi-{features}-{precision}", split, facts={"rmse": 0.9})
+    assert statuses(copy)[claim] == "seen"
+    for split in (0, 1):
+        change(copy, "vi-side-robust", split, facts={"rmse": 0.7})
+    assert statuses(copy)[claim] == "partly"
+
+
+def test_settled_at():
+    bound = np.array([-100.0, -50.0, -49.9999999, -49.9999998])
+    assert settled_at(bound) == 3
+    assert settled_at(np.array([-100.0, -50.0, -25.0])) is None
+    assert settled_at(np.array([-100.0, -100.0, -50.0])) is None  # a rest is not the end
+
+
+def test_words():
+    assert users_of("<=25") == "users with at most 25 ratings"
+    assert users_of("26-71") == "users with 26 to 71 ratings"
+    assert users_of("830+") == "users with 830 ratings or more"
+    assert title_of("gibbs-side-only-robust") == "Gibbs, side only, robust"
+
+
+def test_one_colour_a_model_one_line_an_algorithm():
+    assert (
+        colour("gibbs-side-constant") == colour("vi-side-constant") == colour("map-side-constant")
+    )
+    assert colour("vi-printed-no-side-robust") == colour("gibbs-no-side-robust")
+    assert style("vi-side-constant")["linestyle"] != style("gibbs-side-constant")["linestyle"]
+    assert len(set(COLOURS.values())) == len(COLOURS)
+
+
+def test_the_paper_s_values_are_there_for_its_data(tiny_study, copy):
+    facts = json.loads((copy / "study.json").read_text())
+    facts["data"] = "ml-1m"
+    (copy / "study.json").write_text(json.dumps(facts))
+    read = Reader(Results.open(copy))
+    rows = {(r[0], r[1], r[2]): r for r in table_2(read).rows}
+    assert rows["no side", "VI", "constant"][6] == "0.8546"
+    assert rows["side", "Gibbs", "robust"][6] == "0.8407"
+    assert rows["side only", "Gibbs", "robust"][6] == "\N{EN DASH}"
+    least = read.mean("vi-no-side-robust", "least")
+    assert rows["no side", "VI", "robust"][7].text == f"{least - 0.8570:+.4f}"
+    end = read.mean("vi-no-side-constant")
+    assert rows["no side", "VI", "constant"][7].text == f"{end - 0.8546:+.4f}"
+    shown = {row[0]: row[2] for row in table_1(read).rows}
+    assert shown["ratings per user, mean"] == "166"  # the paper prints the means swapped
+    assert shown["ratings per item, mean"] == "253"
+
+
+def test_the_paper_s_tables_add_up():
+    """Its relative changes follow from its errors; a digit typed wrongly would show."""
+    first, second = paper.by_frequency("ml-1m", "no-side-constant", "side-constant", 8)
+    changes = [round(100 * (1 - b / a), 2) for a, b in zip(first, second, strict=True)]
+    printed = [0.92, 0.76, 0.78, 0.58, 0.46, 0.38, 0.03, 0.01]
+    assert np.allclose(changes, printed, atol=0.021)
+    first, second = paper.by_frequency("ml-1m", "side-constant", "side-robust", 8)
+    changes = [100 * (1 - b / a) for a, b in zip(first, second, strict=True)]
+    assert np.allclose(changes, [0.05, -0.08, 0.19, 0.11, -0.12, -0.08, 0.10, 0.42], atol=0.015)
+
+
+def test_findings_are_valid(report):
+    assert all(isinstance(f, Finding) and "nan" not in f.text for f in report.page.findings)
+    kinds = [f.status for f in report.page.findings]
+    assert kinds == sorted(kinds, key=lambda kind: kind != "plain")  # what was found comes first
