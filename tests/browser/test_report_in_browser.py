@@ -168,7 +168,7 @@ def test_every_column_of_numbers_sorts_up_then_down_then_back(opened, look):
         assert page.evaluate(KEYS, [table, column]) == before
 
 
-def test_the_sample_sorts_by_value_not_by_spelling(browser, tmp_path, opened):
+def test_the_sample_sorts_by_value_not_by_spelling(opened):
     page = opened(**LOOKS["1400-light"])
     if page.locator("#models").count() == 0:
         pytest.skip("another report")
