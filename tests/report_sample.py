@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 
 import numpy as np
-from matplotlib.figure import Figure as Drawing
+from matplotlib.figure import Figure as Canvas
 
 from bayesmf.report.page import (
     Cell,
     Code,
+    Drawing,
     Facts,
     Figure,
     Finding,
@@ -24,7 +25,7 @@ BINS = ("<=25", "26-71", "72-142", "143-193", "194-331", "332-516", "517-837", "
 
 def errors_drawing(transparent: bool = False) -> str:
     """Lines with bands, a hatch and a clip: everything that matplotlib refers to by id."""
-    drawing = Drawing(figsize=(7.5, 3.8), layout="constrained")
+    drawing = Canvas(figsize=(7.5, 3.8), layout="constrained")
     axes = drawing.subplots()
     x = np.arange(len(BINS))
     for name, height in (("PMF", 0.92), ("PMF with side features", 0.905)):
@@ -41,7 +42,7 @@ def errors_drawing(transparent: bool = False) -> str:
 
 def image_drawing() -> str:
     """An image, which matplotlib embeds as data."""
-    drawing = Drawing(figsize=(5, 3.6), layout="constrained")
+    drawing = Canvas(figsize=(5, 3.6), layout="constrained")
     axes = drawing.subplots()
     shown = axes.imshow(np.add.outer(np.arange(8), np.sin(np.arange(12))), cmap="viridis")
     drawing.colorbar(shown, label="R-hat")
@@ -159,8 +160,12 @@ def _errors_figure() -> Figure:
         "errors-by-frequency",
         "Error by how many ratings the user has",
         "Bands are 95 % intervals over splits; the hatched bars show how many ratings each has.",
-        errors_drawing(transparent=True),
-        "Two falling lines; the one with side features is lower, most so at the left.",
+        [
+            Drawing(
+                errors_drawing(transparent=True),
+                "Two falling lines; the one with side features is lower, most so at the left.",
+            )
+        ],
     )
 
 
@@ -169,8 +174,7 @@ def _chains_figure() -> Figure:
         "r-hat",
         "R-hat by chain and quantity",
         "Values over 1.05 would be a warning.",
-        image_drawing(),
-        "A grid of colours that grow lighter from top to bottom.",
+        [Drawing(image_drawing(), "A grid of colours that grow lighter from top to bottom.")],
     )
 
 

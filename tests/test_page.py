@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from bayesmf.report.page import (
     Cell,
     Code,
+    Drawing,
     Facts,
     Figure,
     Finding,
@@ -76,7 +77,7 @@ def page_of(*blocks, **others) -> Page:
 
 
 def figure(name, svg=DRAWING, alt="lines") -> Figure:
-    return Figure(name, "Title", "Caption", svg, alt)
+    return Figure(name, "Title", "Caption", [Drawing(svg, alt)])
 
 
 def test_tags_pair_up_in_the_sample():
@@ -112,7 +113,7 @@ def test_every_text_is_escaped():
                         [[evil(), Cell(evil(), sort=evil())], [Cell(evil(), kind="best"), evil()]],
                         notes=[evil()],
                     ),
-                    Figure("b", evil(), evil(), DRAWING, evil()),
+                    Figure("b", evil(), evil(), [Drawing(DRAWING, evil())]),
                     Text([evil(), evil()]),
                     Code([evil(), evil()], title=evil()),
                     Facts([(evil(), evil())]),
@@ -149,7 +150,7 @@ def test_two_figures_of_one_drawing_have_their_own_ids_and_every_reference_leads
     text = render(page_of(figure("a"), figure("b"), *sample_page().sections[0].blocks))
     ids = Reader(text).attributes("id")
     assert len(ids) == len(set(ids))
-    assert sum(name.startswith("a--") for name in ids) == len(re.findall(r'\bid="', DRAWING))
+    assert sum(name.startswith("a--1--") for name in ids) == len(re.findall(r'\bid="', DRAWING))
     links = [name[1:] for name in Reader(text).attributes("href") if name.startswith("#")]
     urls = re.findall(r"url\(([^)]*)\)", text)
     assert any(url.startswith("#b--") for url in urls)
@@ -171,9 +172,17 @@ def test_a_drawing_scales_and_says_what_it_shows():
     assert drawing[0]["aria-label"] == 'two "lines"'
 
 
+def test_drawings_of_one_figure_have_their_own_ids():
+    two = Figure("a", "Title", "Caption", [Drawing(DRAWING, "one"), Drawing(DRAWING, "two")])
+    read = Reader(render(page_of(two)))
+    ids = read.attributes("id")
+    assert len(ids) == len(set(ids))
+    assert {"a--1", "a--2"} <= set(ids)
+
+
 def test_the_style_of_a_drawing_holds_for_that_drawing_only():
     text = render(page_of(figure("a")))
-    assert "#a { *{stroke-linejoin" in text
+    assert "#a--1 { *{stroke-linejoin" in text
     assert text.count("*{stroke-linejoin") == 1
 
 
@@ -282,11 +291,14 @@ def test_code_is_shown_as_it_is():
         (lambda: render(page_of(figure("theme"))), "'theme' is used twice, or is the page's own"),
         (lambda: render(page_of(figure("a--b"))), "'a--b': use letters"),
         (lambda: render(page_of(figure("a b"))), "'a b': use letters"),
-        (lambda: render(page_of(figure("a", "<svg"))), "figure 'a': this is not an SVG document"),
-        (lambda: render(page_of(figure("a", "<p/>"))), "figure 'a': .*begins with <svg>"),
+        (
+            lambda: render(page_of(figure("a", "<svg"))),
+            "figure 'a--1': this is not an SVG document",
+        ),
+        (lambda: render(page_of(figure("a", "<p/>"))), "figure 'a--1': .*begins with <svg>"),
         (
             lambda: render(page_of(figure("a", '<svg xmlns="http://www.w3.org/2000/svg"/>'))),
-            "figure 'a': the SVG has neither a viewBox nor a size",
+            "figure 'a--1': the SVG has neither a viewBox nor a size",
         ),
     ],
 )

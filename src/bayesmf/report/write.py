@@ -176,7 +176,7 @@ def _methods(read: Reader, there: set[str]) -> Section:
          f"{study['seed'] + study['splits'] - 1}"),
         ("rank", str(lengths["rank"])),
         ("Gibbs", f"one chain of {lengths['sweeps']} sweeps from a random start; predictions are "
-         f"averaged after the first {lengths['burn_in']}"),
+         f"averaged after the first {lengths['burn_in']}; side only has {lengths['side_only']} sweeps"),
         ("VI", f"{lengths['updates']} updates from MAP by coordinates, robust and truncated "
          "precisions from the paper's third stage"),
         ("MAP", f"momentum, at most {lengths['descent']} steps; its penalty is one of 5, 10, 20 "
