@@ -62,12 +62,13 @@ def test_everything_is_there(report, tiny_study):
         "table-1", "table-2", "table-2-glance", "table-3", "table-4", "bounds",
         "cold-start-table", "calibration-coverage-05", "calibration-log-score",
     }  # fmt: skip
-    names = {panel.name for panel in report.panels}
-    for figure, panels in {"fig-2": 6, "fig-3": 3, "fig-4": 6, "fig-5": 3, "fig-6": 6, "fig-7": 2,
+    panels = [panel for found in report.figures.values() for panel in found]
+    names = {panel.name for panel in panels}
+    for figure, number in {"fig-2": 6, "fig-3": 3, "fig-4": 6, "fig-5": 3, "fig-6": 6, "fig-7": 2,
                            "printed": 3, "calibration": 3}.items():  # fmt: skip
         found = {name for name in names if re.fullmatch(rf"{figure}-?[a-z]", name)}
-        assert len(found) == panels, figure
-    for panel in report.panels:
+        assert len(found) == number, figure
+    for panel in panels:
         assert (tiny_study / "figures" / f"{panel.name}.svg").is_file()
         assert (tiny_study / "figures" / f"{panel.name}.png").read_bytes()[:4] == b"\x89PNG"
         assert panel.alt
@@ -251,3 +252,23 @@ def test_findings_are_valid(report):
     assert all(isinstance(f, Finding) and "nan" not in f.text for f in report.page.findings)
     kinds = [f.status for f in report.page.findings]
     assert kinds == sorted(kinds, key=lambda kind: kind != "plain")  # what was found comes first
+
+
+def test_markdown_shows_every_table_and_figure(report, tiny_study):
+    text = (tiny_study / "report.md").read_text()
+    for table in report.tables:
+        assert table.to_markdown().strip() in text
+    images = re.findall(r"\]\((figures/[^)]*)\)", text)
+    assert len(images) == sum(len(panels) for panels in report.figures.values())
+    for image in images:
+        assert (tiny_study / image).is_file()
+
+
+def test_a_report_may_go_elsewhere_but_deletes_nothing_of_others(tiny_study, tmp_path):
+    page = write_report(tiny_study, tmp_path / "out")
+    assert page == tmp_path / "out" / "report.html"
+    assert page.read_bytes() == (tiny_study / "report.html").read_bytes()
+    (tmp_path / "out" / "figures" / "mine.txt").write_text("keep")
+    with pytest.raises(bayesmf.DataError, match="holds other files"):
+        write_report(tiny_study, tmp_path / "out")
+    assert (tmp_path / "out" / "figures" / "mine.txt").read_text() == "keep"

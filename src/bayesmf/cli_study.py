@@ -138,16 +138,18 @@ def _command(
     return shlex.join(words)
 
 
-def _report(folder: Path) -> None:
+def _report(folder: Path, out: Path | None = None) -> None:
     from bayesmf.report.write import write_report
 
-    click.echo(f"report in {write_report(folder)}")
+    click.echo(f"report in {write_report(folder, out)}")
 
 
 @click.argument("folder", type=click.Path(path_type=Path))
-def report(folder: Path) -> None:
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Another folder to write to.  [default: FOLDER]")  # fmt: skip
+def report(folder: Path, out: Path | None) -> None:
     """Write the report of a study again, from its results in FOLDER alone.
 
     Example: bayesmf report ml-1m-study
     """
-    _report(folder)
+    _report(folder, out)

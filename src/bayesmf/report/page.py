@@ -91,13 +91,13 @@ class Table:
         """Title, caption, table and notes as GitHub's Markdown; the best cells are bold."""
         numbers = len(self.headings) - self.text_columns
         lines = [
-            [_markdown(heading) for heading in self.headings],
+            [escape(heading) for heading in self.headings],
             [":--"] * self.text_columns + ["--:"] * numbers,
-            *([_markdown(c.text, bold=c.kind == "best") for c in row] for row in self.cells),
+            *([escape(c.text, bold=c.kind == "best") for c in row] for row in self.cells),
         ]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         notes = "\n".join(f"- {_markdown_line(note)}" for note in self.notes)
-        parts = [f"### {_markdown(self.title)}", _markdown_line(self.caption), table, notes]
+        parts = [f"### {escape(self.title)}", _markdown_line(self.caption), table, notes]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -232,7 +232,7 @@ def _check_ids(page: Page) -> None:
             used.add(name)
 
 
-def _markdown(text: str, bold: bool = False) -> str:
+def escape(text: str, bold: bool = False) -> str:
     """Text that Markdown shows as it is, in one line."""
     escaped = re.sub(r"([\\`*_\[\]<|~$&])", r"\\\1", text.strip())
     escaped = "<br>".join(escaped.splitlines())
@@ -241,4 +241,4 @@ def _markdown(text: str, bold: bool = False) -> str:
 
 def _markdown_line(text: str) -> str:
     """The same at the start of a line, where some characters would begin a list or a heading."""
-    return re.sub(r"^(\d*)([-+#>=.)])", r"\1\\\2", _markdown(text))
+    return re.sub(r"^(\d*)([-+#>=.)])", r"\1\\\2", escape(text))

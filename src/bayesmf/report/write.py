@@ -11,6 +11,7 @@ from bayesmf.atomic import whole_file, whole_folder
 from bayesmf.report import figures, figures_beyond, tables
 from bayesmf.report.draw import Panel
 from bayesmf.report.findings import findings
+from bayesmf.report.markdown import to_markdown
 from bayesmf.report.page import Code, Drawing, Facts, Figure, Page, Section, Table, Text, render
 from bayesmf.report.read import Reader
 from bayesmf.study.results import Results
@@ -58,25 +59,36 @@ class Report:
     """What is written."""
 
     page: Page
-    panels: list[Panel]
+    figures: dict[str, list[Panel]]
     tables: list[Table]
 
 
-def write_report(folder: Path) -> Path:
-    """Write report.html, figures and tables into a results folder; returns the page's path."""
+def write_report(folder: Path, out: Path | None = None) -> Path:
+    """Write the page, figures and tables beside the results or elsewhere; returns the page."""
     report = make_report(Results.open(folder))
-    with whole_folder(folder / "figures", lambda path: True) as made:
-        for panel in report.panels:
+    out = out or folder
+    with whole_folder(out / "figures", _is_ours(".svg", ".png")) as made:
+        for panel in (panel for panels in report.figures.values() for panel in panels):
             (made / f"{panel.name}.svg").write_text(panel.svg, encoding="utf-8")
             (made / f"{panel.name}.png").write_bytes(panel.png)
-    with whole_folder(folder / "tables", lambda path: True) as made:
+    with whole_folder(out / "tables", _is_ours(".csv", ".md")) as made:
         for table in report.tables:
             (made / f"{table.id}.csv").write_text(table.to_csv(), encoding="utf-8")
             (made / f"{table.id}.md").write_text(table.to_markdown(), encoding="utf-8")
-    page = folder / "report.html"
-    with whole_file(page) as path:
-        path.write_text(render(report.page), encoding="utf-8")
+    images = {name: [f"figures/{panel.name}.svg" for panel in panels]
+              for name, panels in report.figures.items()}  # fmt: skip
+    page = out / "report.html"
+    for place, text in (
+        (out / "report.md", to_markdown(report.page, images)), (page, render(report.page)),
+    ):  # fmt: skip
+        with whole_file(place) as path:
+            path.write_text(text, encoding="utf-8")
     return page
+
+
+def _is_ours(*endings: str) -> Callable[[Path], bool]:
+    """Whether a folder holds nothing but what an earlier report wrote."""
+    return lambda folder: all(entry.suffix in endings for entry in folder.iterdir())
 
 
 def make_report(results: Results) -> Report:
@@ -87,15 +99,14 @@ def make_report(results: Results) -> Report:
              if read.has("users", *(run.name for run in make(lengths)))}  # fmt: skip
     if _skipped(read):
         there.discard("cold-start")
-    panels: list[Panel] = []
+    panels: dict[str, list[Panel]] = {}
     made: list[Table] = []
 
     def drawn(name: str) -> list[Figure]:
         if name not in there:
             return []
         title, caption, draw = FIGURES[name]
-        found = draw(read)
-        panels.extend(found)
+        found = panels[name] = draw(read)
         return [Figure(name, title, caption, [Drawing(p.svg, p.alt) for p in found])]
 
     def tabled(name: str, *make: Callable[[Reader], Table | None]) -> list[Table]:
@@ -176,7 +187,8 @@ def _methods(read: Reader, there: set[str]) -> Section:
          f"{study['seed'] + study['splits'] - 1}"),
         ("rank", str(lengths["rank"])),
         ("Gibbs", f"one chain of {lengths['sweeps']} sweeps from a random start; predictions are "
-         f"averaged after the first {lengths['burn_in']}; side only has {lengths['side_only']} sweeps"),
+         f"averaged after the first {lengths['burn_in']}; side only has {lengths['side_only']} "
+         "sweeps"),
         ("VI", f"{lengths['updates']} updates from MAP by coordinates, robust and truncated "
          "precisions from the paper's third stage"),
         ("MAP", f"momentum, at most {lengths['descent']} steps; its penalty is one of 5, 10, 20 "
