@@ -7,7 +7,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
-	$(BIN)/bayesmf split demo --protocol paper --seed 0 --out demo-out/split --overwrite
+	rm -rf demo-out/study
+	$(BIN)/bayesmf study demo --quick --out demo-out/study
 
 test: lint types
 	$(BIN)/python -m pytest
