@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesmf.report.draw import Panel, bins_axis, colour, style
 from bayesmf.report.read import Reader, title_of
-from bayesmf.study.record import SCATTER_AT
+from bayesmf.study.record import SCATTER_AT, log_correlation
 from bayesmf.study.specs import WIDTHS
 
 Array = NDArray[np.float64]
@@ -247,11 +247,12 @@ def fig_6(read: Reader) -> list[Panel]:
         ) -> None:
             axes.scatter(noise, np.sqrt(error), s=4, alpha=0.3, color=colour(ROBUST),
                          edgecolors="none", rasterized=True)  # fmt: skip
-            axes.set(xscale="log", yscale="log", xlabel=f"{side} precision",
-                     ylabel="root mean weighted square")  # fmt: skip
+            axes.set(xlabel=f"{side} precision", ylabel="root mean weighted square")
+            if len(noise):
+                axes.set(xscale="log", yscale="log")
 
         told = "training" if part == "train" else "test"
-        value = np.corrcoef(-np.log(noise), np.log(error))[0, 1]
+        value = log_correlation(noise, error)
         panels.append(Panel(f"fig-6{letter}", f"({letter}) {side}s, {told}, update {SCATTER_AT}",
                             f"The logs of precision and error correlate by {value:.2f}.",
                             scatter))  # fmt: skip

@@ -33,6 +33,8 @@ def _status(all_of: bool, any_of: bool) -> str:
 
 def users_of(label: str) -> str:
     """A bin in words."""
+    if label == "all":
+        return "all users"
     if label.startswith("<="):
         return f"users with at most {label[2:]} ratings"
     if label.endswith("+"):
@@ -235,6 +237,8 @@ def _default_prior(read: Reader) -> Iterator[Finding]:
 
 
 def _frequent(read: Reader) -> Iterator[Finding]:
+    if len(read.labels) == 1:  # all users in one bin
+        return
     sweep, update = equal_errors(read)
     gibbs, vi = read(GIBBS).array("by bin")[sweep], read(CONSTANT).array("by bin")[update]
     rest = float(np.abs(gibbs - vi)[:-1].max())

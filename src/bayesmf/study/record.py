@@ -79,8 +79,7 @@ class Recorder:
                 total = np.bincount(index, squares * weight[side], minlength=len(noise))
                 seen = (count > 0) & (total > 0)
                 error = total[seen] / count[seen]
-                value = np.corrcoef(-np.log(noise[seen]), np.log(error))[0, 1]
-                self._add(f"correlation, {side} {part}", value)
+                self._add(f"correlation, {side} {part}", log_correlation(noise[seen], error))
                 if sweep == SCATTER_AT:
                     self.scatter[f"scatter, {side} {part}"] = np.array([noise[seen], error])
 
@@ -98,6 +97,14 @@ class Recorder:
         if self.counted > 1:
             out["user variance"] = (self.spread[1] / (self.counted - 1)).max(axis=1)
         return {**out, **self.scatter}
+
+
+def log_correlation(noise: Array, error: Array) -> float:
+    """Of minus log precision and log error; nothing where one of them does not vary."""
+    x, y = -np.log(noise), np.log(error)
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(x, y)[0, 1])
 
 
 def _spaced(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -103,7 +103,10 @@ class Study:
 
     def _begin(self, results: Results) -> None:
         ratings = bayesmf.load(self.data, **self.reading)
-        cut = bayesmf.split(ratings, "paper", self.seed)
+        try:
+            cut = bayesmf.split(ratings, "paper", self.seed)
+        except DataError as error:
+            raise DataError(f"{self.data} is too small for a study ({error})") from error
         bins = FrequencyBins.of(list(cut), cut.test)
         uppers = self.bins or bins.uppers
         totals = cut.train.by_user.counts + cut.test.by_user.counts

@@ -71,15 +71,19 @@ class Run:
         both = self.model.side_of == "both"
         if self.kind == "map":
             if "method" not in self.settings:
-                return 1.0  # precisions only
+                return 5.0  # precisions only
             momentum = self.settings["method"] == "momentum"
-            sizes: dict[str, float] = {"none": 5, "user-item": 120, "side": 240, "side-only": 240}
-            return sizes[features] * (1.0 if momentum else 0.8)
+            sizes = {
+                "none": 10.0, "user-item": 300.0 if momentum else 500.0,
+                "side": 450.0 if momentum else 900.0, "side-only": 500.0,
+            }  # fmt: skip
+            return sizes[features]
         if self.kind == "vi":
-            sizes = {"none": 0.6, "user-item": 3.6, "side": 5.5, "side-only": 5.5}
-            return float(sizes[features] * self.settings["updates"])
-        sizes = {"none": 0.3, "user-item": 1.0, "side": 1.7 if both else 1.35, "side-only": 6.0}
-        slow = 1.5 if self.model.precision == "truncated" else 1.0
+            sizes = {"none": 0.6, "user-item": 4.5, "side": 7.0, "side-only": 7.0}
+            slow = 30.0 if self.model.precision == "truncated" else 0.0
+            return float(sizes[features] * self.settings["updates"] + slow)
+        sizes = {"none": 0.3, "user-item": 1.0, "side": 1.7 if both else 1.35, "side-only": 12.0}
+        slow = 1.5 if self.model.precision == "truncated" and features != "side-only" else 1.0
         return float(sizes[features] * slow * self.settings["sweeps"])
 
 
