@@ -17,8 +17,9 @@ from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.inference.fold_in import fold_in
 from bayesmf.inference.gibbs import Gibbs
-from bayesmf.inference.map import MAP, fit_precisions
+from bayesmf.inference.map import MAP, PENALTIES, fit_precisions
 from bayesmf.inference.predictive import noise_variance, prediction_variance
+from bayesmf.inference.run import Progress
 from bayesmf.inference.target import Target
 from bayesmf.inference.variational import Variational
 from bayesmf.model.conditionals import unpack
@@ -128,7 +129,7 @@ def _maximum(
         fit_precisions(run.model, data, state)
     else:
         fit = MAP(run.model, seed=parts.seed, threads=1, penalty=penalty, **run.settings).fit(
-            train, test, validation=judge, callbacks=[lambda p: tell(p.sweep / p.sweeps / 5)]
+            train, test, validation=judge, callbacks=[_by_stage(tell)]
         )
         state = fit.state
         facts.update(penalty=fit.penalty, sweeps=fit.sweeps)
@@ -140,6 +141,19 @@ def _maximum(
     if "state" in run.record:
         arrays.update({f"state.{name}": values for name, values in to_arrays(state).items()})
     return {**more, **facts}, arrays
+
+
+def _by_stage(tell: Tell) -> Callable[[Progress], None]:
+    """How far MAP is: it tries its penalties in turn, each a stage of its own."""
+    stages: list[str] = []
+
+    def show(progress: Progress) -> None:
+        if progress.stage not in stages:
+            stages.append(progress.stage)
+        done = len(stages) - 1 + progress.sweep / progress.sweeps
+        tell(done / len(PENALTIES))
+
+    return show
 
 
 def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:

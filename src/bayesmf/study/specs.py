@@ -72,12 +72,12 @@ class Run:
         if self.kind == "map":
             if "method" not in self.settings:
                 return 5.0  # precisions only
-            momentum = self.settings["method"] == "momentum"
-            sizes = {
-                "none": 10.0, "user-item": 300.0 if momentum else 500.0,
-                "side": 450.0 if momentum else 900.0, "side-only": 500.0,
-            }  # fmt: skip
-            return sizes[features]
+            if self.settings["method"] == "coordinate":
+                return {"none": 10.0, "user-item": 300.0, "side": 600.0, "side-only": 400.0}[
+                    features
+                ]
+            sizes = {"none": 0.01, "user-item": 0.3, "side": 0.45, "side-only": 0.5}
+            return float(sizes[features] * self.settings["sweeps"])
         if self.kind == "vi":
             sizes = {"none": 0.6, "user-item": 4.5, "side": 7.0, "side-only": 7.0}
             slow = 30.0 if self.model.precision == "truncated" else 0.0
