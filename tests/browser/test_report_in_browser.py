@@ -1,7 +1,7 @@
 """A report as readers meet it: narrow and wide, light and dark, by mouse and by keyboard.
 
-The sample page is always looked at; `BAYESMF_REPORT` names another file to look at as well, and
-`BAYESMF_SCREENSHOTS` a folder for pictures of what was seen.
+A sample page and the report of a tiny study are always looked at; `BAYESMF_REPORT` names another
+file to look at as well, and `BAYESMF_SCREENSHOTS` a folder for pictures of what was seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOKS = {
     for width in (400, 1400)
     for scheme in ("light", "dark")
 }
-REPORTS = ["sample", *filter(None, [os.environ.get("BAYESMF_REPORT")])]
+REPORTS = ["sample", "study", *filter(None, [os.environ.get("BAYESMF_REPORT")])]
 
 HIDDEN = """
 () => [...document.querySelectorAll("table, figure svg")].filter((element) => {
@@ -91,6 +91,8 @@ def browser():
 
 @pytest.fixture(params=REPORTS)
 def report(request, tmp_path) -> Path:
+    if request.param == "study":
+        return request.getfixturevalue("tiny_study") / "report.html"
     if request.param != "sample":
         return Path(request.param).resolve()
     path = tmp_path / "report.html"
