@@ -42,11 +42,12 @@ class Columns:
 
 
 def recognise(
-    names: Sequence[str], given: Mapping[Role, str | int | None], where: str
-) -> dict[Role, int]:
+    names: Sequence[str], given: Mapping[Role, str | int | None], where: str,
+    roles: Sequence[Role] = ROLES,
+) -> dict[Role, int]:  # fmt: skip
     """Which column plays which role: as given (a name, or a position from 1), else by its name."""
     found: dict[Role, int] = {}
-    for role in ROLES:
+    for role in roles:
         wanted = given.get(role)
         if wanted is not None and (role, wanted) != ("time", "none"):
             k = _position(names, wanted, role, where)
@@ -57,7 +58,7 @@ def recognise(
                 )
             found[role] = k
     plain = [_plain(name) for name in names]
-    for role in ROLES:
+    for role in roles:
         if role in found or (role == "time" and given.get("time") == "none"):
             continue
         known = KNOWN_NAMES[role]

@@ -254,6 +254,17 @@ class Ratings:
             times, self.scale, self.name,
         )  # fmt: skip
 
+    def onto(self, users: Ids, items: Ids) -> Ratings:
+        """The observations of these users with these items, under the numbers they have here."""
+        rows = self.by_user
+        user = users.index(self.users.values)[rows.row_index]
+        item = items.index(self.items.values)[rows.index]
+        keep = (user >= 0) & (item >= 0)
+        times = None if rows.times is None else rows.times[keep]
+        return Ratings.from_sorted(
+            users, items, user[keep], item[keep], rows.values[keep], times, self.scale, self.name
+        )
+
     def drop_unused(self) -> Ratings:
         """Without the users and items that have no rating here."""
         users, items = self.by_user.counts > 0, self.by_item.counts > 0

@@ -35,7 +35,13 @@ class FrequencyBins:
 
         The quantiles are weighted by test rating, not by user, and equal ones are one.
         """
-        totals = totals_of(parts, test)
+        return cls.at_quantiles(totals_of(parts, test), quantiles)
+
+    @classmethod
+    def at_quantiles(
+        cls, totals: NDArray[np.int64], quantiles: Sequence[float] = PAPER
+    ) -> FrequencyBins:
+        """The same from the user's total for every test rating."""
         if not len(totals):
             raise DataError("there are no test ratings to sort by user frequency; hold some out")
         cuts = np.quantile(totals, quantiles, method="inverted_cdf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.inference.fitted import Fitted
 from bayesmf.inference.kept import Kept
 from bayesmf.inference.map import map_start
+from bayesmf.inference.posterior import Posterior, draws_of
 from bayesmf.inference.run import (
     Callback,
     Clock,
@@ -33,11 +34,12 @@ from bayesmf.model.state import Data, State, checked_start, random_start
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
+KEPT, KEPT_BYTES = 100, 1 << 29
 WATCHED = 16  # predictions whose traces are kept for the diagnostics
 
 
 @dataclass
-class GibbsFit:
+class GibbsFit(Fitted):
     """What sampling leaves: the last state of each chain, traces, and the test predictions."""
 
     model: Model
@@ -51,16 +53,21 @@ class GibbsFit:
     seconds: float
     stopped: str  # why it ended before its time, or nothing
     validation_by_sweep: list[float] = field(default_factory=list)
-    draws: Kept | None = None  # on request
+    draws: Kept | None = None
+    known: Posterior | None = None
 
-    def diagnostics(self) -> dict[str, dict[str, float]]:
-        """R-hat and effective sample size of every trace, after the burn-in."""
-        kept = {name: trace[:, self.burn_in :] for name, trace in self.traces.items()}
-        return {
-            name: {"r_hat": r_hat(trace), "ess": effective_sample_size(trace)}
-            for name, trace in kept.items()
-            if trace.shape[1] >= 4
-        }
+    @property
+    def posterior(self) -> Posterior:  # type: ignore[override]
+        """The draws that were kept, for predictions."""
+        if self.known is None:
+            raise DataError("no draws were kept to predict from; sample with keep=100")
+        return self.known
+
+    def _traces(self) -> Mapping[str, Array]:
+        return {name: trace[:, self.burn_in :] for name, trace in self.traces.items()}
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"inference": "gibbs", "sweeps": self.sweeps, "stopped": self.stopped}
 
     def to_arviz(self) -> Any:
         """The traces after the burn-in as ArviZ's InferenceData."""
@@ -68,8 +75,7 @@ class GibbsFit:
             import arviz
         except ImportError as error:
             raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
-        posterior = {name: trace[:, self.burn_in :] for name, trace in self.traces.items()}
-        return arviz.from_dict(posterior=posterior)
+        return arviz.from_dict(posterior=dict(self._traces()))
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,9 @@ class Gibbs:
 
     ``burn_in`` sweeps are drawn before any prediction is averaged. ``form`` says how side features
     are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly spaced after
-    the burn-in, are kept as float32. The same seed gives the same bits on any number of threads.
+    the burn-in, are kept as float32 to predict from: 100 of all chains together unless given, fewer
+    if they would take more than half a gigabyte. The same seed gives the same bits on any number of
+    threads.
     """
 
     model: Model = field(default_factory=Model.best)
@@ -89,7 +97,7 @@ class Gibbs:
     seed: int = 0
     form: Form = "centred"
     threads: int | None = None
-    keep: int = 0
+    keep: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.burn_in < self.sweeps:
@@ -98,7 +106,7 @@ class Gibbs:
             )
         if self.thin < 1 or self.chains < 1:
             raise DataError("thin and chains are 1 or more")
-        if not 0 <= self.keep <= self.sweeps - self.burn_in:
+        if not 0 <= (self.keep or 0) <= self.sweeps - self.burn_in:
             raise DataError(
                 f"keep={self.keep}: choose 0 to {self.sweeps - self.burn_in}, the sweeps after the "
                 "burn-in"
@@ -129,19 +137,33 @@ class Gibbs:
             folder = None
             if keep_in is not None:
                 folder = stack.enter_context(whole_folder(Path(keep_in)))
-            kept = Kept(self.chains * self.keep, folder)
+            each = self._kept(train)
+            kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)
             if start == "map":
                 start = map_start(self.model, self.seed, self.threads, train, validation, clock)
-            fit = self._run(train, test, start, validation, patience, clock, kept)
+            fit = self._run(train, test, start, validation, patience, clock, kept, each)
             kept.close()
-        if self.keep:
+        if each:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
+            arrays = fit.draws.arrays if len(fit.draws) else draws_of(fit.states[-1])
+            fit.known = Posterior.of(self.model, train, arrays)
+            fit.threads = self.threads
         return fit
+
+    def _kept(self, train: Ratings) -> int:
+        """Draws to keep of each chain."""
+        if self.keep is not None:
+            return self.keep
+        sides = self.model.has_side("user") * train.n_items
+        sides += self.model.has_side("item") * train.n_users
+        size = 4 * (self.model.size + 2) * (train.n_users + train.n_items + sides)
+        wanted = min(KEPT, max(KEPT_BYTES // size, KEPT // 10)) // self.chains
+        return max(min(wanted, self.sweeps - self.burn_in), 1)
 
     def _run(
         self, train: Ratings, test: Ratings | None, start: State | Literal["random"],
-        validation: Ratings | None, patience: int, clock: Clock, kept: Kept,
+        validation: Ratings | None, patience: int, clock: Clock, kept: Kept, keep: int,
     ) -> GibbsFit:  # fmt: skip
         data = Data.of(train, self.model)
         target = Target(test, data) if test is not None and len(test) else None
@@ -152,7 +174,7 @@ class Gibbs:
         ended = ""
         curve: list[float] = []
         judged: list[float] = []
-        every = (self.sweeps - self.burn_in) // self.keep if self.keep else 0
+        every = (self.sweeps - self.burn_in) // keep if keep else 0
         for chain in range(self.chains):
             state = (
                 random_start(self.model, data, self.seed, chain)
@@ -173,7 +195,7 @@ class Gibbs:
                         curve.append(target.take(state, averaged))
                     if judge is not None:
                         judged.append(judge.take(state, averaged))
-                    if every and after >= 0 and after % every == 0 and after // every < self.keep:
+                    if every and after >= 0 and after % every == 0 and after // every < keep:
                         kept.add(state, chain)
                     progress = Progress(
                         chain, self.chains, sweep + 1, self.sweeps, clock.seconds,

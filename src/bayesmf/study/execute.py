@@ -15,6 +15,7 @@ from bayesmf.data.split import carve, cold_start, rank_within_user
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
+from bayesmf.evaluation.scores import scores
 from bayesmf.inference.fold_in import fold_in
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.map import MAP, PENALTIES, fit_precisions
@@ -25,7 +26,7 @@ from bayesmf.inference.variational import Variational
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.state import Data, State, to_arrays
 from bayesmf.prob.draws import Draws
-from bayesmf.study.record import Arrays, Recorder, Tell, scores
+from bayesmf.study.record import Arrays, Recorder, Tell
 from bayesmf.study.specs import GIVEN, Run
 
 Outcome = tuple[dict[str, Any], Arrays]
@@ -58,14 +59,22 @@ def execute(
         return EXECUTORS[run.kind](run, parts, start, tell)
 
 
+def _scored(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outcome:
+    """Scores, and each user's squared errors."""
+    values = np.asarray(test.by_user.values, float)
+    squares = np.bincount(test.by_user.row_index, (mean - values) ** 2, minlength=test.n_users)
+    arrays: Arrays = {"user squares": squares, "user count": test.by_user.counts}
+    return scores(values, bins, mean, variance), arrays
+
+
 def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
     data = Data.of(parts.train, run.model)
     recorder = Recorder(run, data, parts.train, parts.test, parts.bins, tell)
-    fit = Gibbs(run.model, seed=parts.seed, threads=1, **run.settings).fit(
+    fit = Gibbs(run.model, seed=parts.seed, threads=1, keep=0, **run.settings).fit(
         parts.train, callbacks=[recorder]
     )
     moments = recorder.target.moments
-    facts, arrays = scores(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
+    facts, arrays = _scored(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
     noise = fit.traces["noise precision"]
     facts["noise precision"] = {
         "mean": float(noise[0, fit.burn_in :].mean()),
@@ -100,7 +109,7 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     variance = prediction_variance(fit.state, *covariances, target.user, target.item)
     variance += noise_variance(fit.state, target.user, target.item)
     mean = target.predict(fit.state)
-    facts, arrays = scores(test, bins, mean, variance)
+    facts, arrays = _scored(test, bins, mean, variance)
     errors = fit.trace["test rmse"]
     facts.update(least=min(errors), least_at=errors.index(min(errors)) + 1, updates=fit.sweeps)
     facts["bound"] = fit.trace["bound"][-1]
@@ -136,7 +145,7 @@ def _maximum(
         arrays.update({name: np.array(values) for name, values in fit.trace.items()})
     target = Target(test, data)
     variance = noise_variance(state, target.user, target.item)
-    more, squares = scores(test, bins, target.predict(state), variance)
+    more, squares = _scored(test, bins, target.predict(state), variance)
     arrays.update(squares)
     if "state" in run.record:
         arrays.update({f"state.{name}": values for name, values in to_arrays(state).items()})

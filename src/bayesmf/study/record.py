@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.evaluation.calibration import LEVELS, crps, inside, log_score
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.inference.run import Progress
 from bayesmf.inference.target import Target
@@ -111,29 +110,3 @@ def _spaced(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """A few rows, from the rarest to the most frequent."""
     order = np.argsort(counts, kind="stable")
     return np.asarray(order[np.linspace(0, len(order) - 1, min(TRACED, len(order))).astype(int)])
-
-
-def scores(
-    test: Ratings, bins: FrequencyBins, mean: Array, variance: Array
-) -> tuple[dict[str, Any], Arrays]:
-    """Errors and calibration of Gaussian predictions, overall and by user frequency."""
-    values = np.asarray(test.by_user.values, float)
-    sd = np.sqrt(variance)
-    error = mean - values
-    measured = {
-        "log score": log_score(values, mean, sd),
-        "crps": crps(values, mean, sd),
-        **{f"coverage {level:g}": inside(values, mean, sd, level).astype(float)
-           for level in LEVELS},
-    }  # fmt: skip
-    facts: dict[str, Any] = {
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "mae": float(np.mean(np.abs(error))),
-        "by bin": {"rmse": bins.rmse(error).tolist()},
-    }
-    for name, each in measured.items():
-        facts[name] = float(each.mean())
-        facts["by bin"][name] = bins.mean(each).tolist()
-    user = test.by_user.row_index
-    squares = np.bincount(user, error**2, minlength=test.n_users)
-    return facts, {"user squares": squares, "user count": test.by_user.counts}

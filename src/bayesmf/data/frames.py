@@ -1,0 +1,74 @@
+"""Pairs of users and items in, frames out, in the caller's own kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from bayesmf.data.columns import recognise
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Whose rating of what is asked for, and the frame they came in, if they came in one."""
+
+    user: Any
+    item: Any
+    like: Any = None
+
+
+def pairs_of(given: Any, user: str | int | None = None, item: str | int | None = None) -> Pairs:
+    """From a frame with a user and an item column, ratings, pairs, or two columns of an array."""
+    if isinstance(given, Pairs):
+        return given
+    if isinstance(given, Ratings):
+        table = given.to_arrow()
+        return Pairs(table["user"], table["item"])
+    try:
+        frame = nw.from_native(given, eager_only=True)
+    except TypeError:
+        return _plain(given)
+    roles = recognise([str(name) for name in frame.columns], {"user": user, "item": item},
+                      "the frame", ("user", "item"))  # fmt: skip
+    users, items = (frame.get_column(frame.columns[roles[r]]).to_arrow() for r in ("user", "item"))
+    return Pairs(users, items, given)
+
+
+def _plain(given: Any) -> Pairs:
+    if isinstance(given, np.ndarray):
+        if given.ndim != 2 or given.shape[1] != 2:
+            raise DataError(
+                f"an array of shape {given.shape} holds no pairs; give two columns, user and item"
+            )
+        return Pairs(given[:, 0], given[:, 1])
+    try:
+        pairs = [(user, item) for user, item in given]
+    except (TypeError, ValueError):
+        raise DataError(
+            f"a {type(given).__name__} holds no pairs; give a frame with the columns user and "
+            "item, or a list of (user, item)"
+        ) from None
+    return Pairs([user for user, _ in pairs], [item for _, item in pairs])
+
+
+def frame_like(columns: Mapping[str, Any], like: Any = None) -> Any:
+    """A frame of the kind of another one; a pyarrow table where there is none."""
+    table = pa.table({name: _arrow(values) for name, values in columns.items()})
+    if like is None or isinstance(like, pa.Table):
+        return table
+    backend = nw.get_native_namespace(nw.from_native(like, eager_only=True))
+    return nw.from_arrow(table, backend=backend).to_native()
+
+
+def _arrow(values: Any) -> Any:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    text = isinstance(values, np.ndarray) and values.dtype.kind == "O"
+    return pa.array(values.tolist() if text else values)
