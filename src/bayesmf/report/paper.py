@@ -69,7 +69,7 @@ DATA: dict[str, Printed] = {
 
 
 def by_frequency(data: str, first: str, second: str, bins: int) -> Any:
-    """The paper's two columns, or nothing if its bins are not these."""
-    if data != "ml-1m" or bins != len(BINS):
+    """The paper's two columns, or nothing if it has none for these models and bins."""
+    if data != "ml-1m" or bins != len(BINS) or not {first, second} <= set(BY_FREQUENCY):
         return None
     return BY_FREQUENCY[first], BY_FREQUENCY[second]
