@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+from bayesmf.evaluation.frequency import PAPER
 
 OVERALL: dict[str, dict[tuple[str, str, str], float]] = {
     # (features, inference, precision): test RMSE. The paper's "No Features" and MAP values stand
@@ -66,6 +69,14 @@ DATA: dict[str, Printed] = {
     "epinions": Printed(664_824, 49_290, 139_738, (0, 1, 1, 3, 2, 1_408),
                         (0, 1, 3, 9, 9, 724), 0.0001),
 }  # fmt: skip
+
+
+def overall_of_bins(name: str) -> float:
+    """The overall RMSE that follows from the errors by bin, whose shares define the bins."""
+    ends = (0.0, *PAPER, 1.0)
+    shares = [high - low for low, high in pairwise(ends)]
+    squares = [share * error**2 for share, error in zip(shares, BY_FREQUENCY[name], strict=True)]
+    return float(sum(squares) ** 0.5)
 
 
 def by_frequency(data: str, first: str, second: str, bins: int) -> Any:
