@@ -250,6 +250,11 @@ def test_the_paper_s_tables_add_up():
     changes = [round(100 * (1 - b / a), 2) for a, b in zip(first, second, strict=True)]
     printed = [0.92, 0.76, 0.78, 0.58, 0.46, 0.38, 0.03, 0.01]
     assert np.allclose(changes, printed, atol=0.021)
+    assert paper.by_frequency("ml-1m", "side-robust", "both-sides-robust", 8) is None
+    shares = [0.01, 0.09, 0.15, 0.05, 0.2, 0.2, 0.2, 0.1]
+    whole = np.sqrt(np.average(np.square(paper.BY_FREQUENCY["side-robust"]), weights=shares))
+    assert np.isclose(paper.overall_of_bins("side-robust"), whole)
+    assert whole < 0.83  # where the paper's Table 2 has 0.8407
     first, second = paper.by_frequency("ml-1m", "side-constant", "side-robust", 8)
     changes = [100 * (1 - b / a) for a, b in zip(first, second, strict=True)]
     assert np.allclose(changes, [0.05, -0.08, 0.19, 0.11, -0.12, -0.08, 0.10, 0.42], atol=0.015)

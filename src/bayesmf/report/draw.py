@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe and Ito's colours, which the colour-blind can tell apart
 COLOURS = {
@@ -92,6 +93,28 @@ class Panel:
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=160, metadata={"Software": None})
         return file.getvalue()
+
+
+def log_axis(axes: Axes, *which: str) -> None:
+    """Powers of ten and their doubles and halves, written out."""
+    for name in which:
+        getattr(axes, f"set_{name}scale")("log")
+        axis = getattr(axes, f"{name}axis")
+        low, high = getattr(axes, f"get_{name}lim")()
+        subs = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=20))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def legend(axes: Axes, entries: int) -> None:
+    """Among the lines if it is short, else below them."""
+    if entries <= 3:
+        axes.legend()
+    else:
+        longest = max(len(text) for text in axes.get_legend_handles_labels()[1])
+        axes.figure.legend(loc="outside lower center", ncols=2 if longest > 21 else 3,
+                           fontsize=7.5, columnspacing=1.0, handlelength=2.4)  # fmt: skip
 
 
 def bins_axis(axes: Axes, labels: list[str]) -> range:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesmf.report.draw import Panel, bins_axis, colour, style
+from bayesmf.report.draw import Panel, bins_axis, colour, legend, log_axis, style
 from bayesmf.report.read import Reader, title_of
 from bayesmf.study.record import SCATTER_AT, log_correlation
 from bayesmf.study.specs import WIDTHS
@@ -26,21 +26,23 @@ def updates_of(curve: Array) -> Array:
 
 def lines(
     read: Reader, name: str, title: str, runs: dict[str, str], key: str, xlabel: str,
-    ylabel: str = "test RMSE", top: float | None = None, log: bool = False,
+    ylabel: str = "test RMSE", top: float | None = None, log: bool = False, scale: float = 1.0,
 ) -> Panel:  # fmt: skip
     """A curve of several runs, and the same in words."""
-    curves = {run: read(run).array(key) for run in runs}
+    curves = {run: scale * read(run).array(key) for run in runs}
 
     def draw(axes: Axes) -> None:
         for run, label in runs.items():
             axes.plot(updates_of(curves[run]), curves[run], label=label, **style(run))
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        if log:
-            axes.set_xscale("log")
         if top is not None:
             lowest = min(float(np.min(curve)) for curve in curves.values())
             axes.set_ylim(lowest - 0.04 * (top - lowest), top)
-        axes.legend()
+            seen = min(int(np.argmax(curve < top)) for curve in curves.values())
+            axes.set_xlim(left=max(seen, 1))
+        if log:
+            log_axis(axes, "x")
+        legend(axes, len(runs))
 
     ends = ", ".join(f"{label} ends at {curves[run][-1]:.4g}" for run, label in runs.items())
     return Panel(name, title, f"{title}: {ends}.", draw)
@@ -73,8 +75,10 @@ def _two(
         if ylabel == "RMSE":
             least = int(np.argmin(test))
             axes.plot(least + 1, test[least], "o", color=colour(run), markersize=5)
+            late = least > len(test) / 2
             axes.annotate(f"{test[least]:.4f} at {least + 1}", (least + 1, test[least]),
-                          textcoords="offset points", xytext=(6, 7), fontsize=8.5)  # fmt: skip
+                          textcoords="offset points", xytext=(-4 if late else 6, -13),
+                          ha="right" if late else "left", fontsize=8.5)  # fmt: skip
         axes.set(xlabel="update", ylabel=ylabel)
         axes.legend()
 
@@ -103,8 +107,9 @@ def fig_3(read: Reader) -> list[Panel]:
             axes.plot(updates_of(curve), curve, label=title_of(run).split(",")[0], **style(run))
         axes.axhline(point, label="MAP", **style(maximum))
         lowest = min(float(curve.min()) for curve in curves.values())
-        axes.set(xlabel="sweep or update", ylabel="test RMSE", xscale="log",
+        axes.set(xlabel="sweep or update", ylabel="test RMSE",
                  ylim=(lowest - 0.003, point + 0.02))  # fmt: skip
+        log_axis(axes, "x")
         axes.legend()
 
     sweep, update = equal_errors(read)
@@ -129,8 +134,8 @@ def fig_3(read: Reader) -> list[Panel]:
             axes.scatter(counts, spread[run], s=9, marker=marker, alpha=0.5, linewidths=0.6,
                          rasterized=True, color=colour(run) if run == gibbs else "#444444",
                          label=title_of(run).split(",")[0])  # fmt: skip
-        axes.set(xscale="log", yscale="log", xlabel="training ratings of the user",
-                 ylabel="largest feature variance")  # fmt: skip
+        axes.set(xlabel="training ratings of the user", ylabel="largest feature variance")
+        log_axis(axes, "x", "y")
         axes.legend(markerscale=2)
 
     ratio = np.median(spread[gibbs] / spread[CONSTANT])
@@ -167,7 +172,8 @@ def fig_4(read: Reader) -> list[Panel]:
             for k, place in enumerate(names):
                 axes.plot(updates_of(traces), traces[:, k], linewidth=0.8, alpha=0.9,
                           color=_shade(place))  # fmt: skip
-            axes.set(xlabel="sweep", ylabel=f"{side} precision", yscale="log")
+            axes.set(xlabel="sweep", ylabel=f"{side} precision")
+            log_axis(axes, "y")
 
         panels.append(Panel(f"fig-4{letter}", f"({letter}) traces of six {side}s, Gibbs",
                             f"Traces of six {side}s from rare, dark, to frequent, light.",
@@ -180,7 +186,8 @@ def fig_4(read: Reader) -> list[Panel]:
             for run, label in runs.items():
                 share = np.arange(1, len(found[run]) + 1) / len(found[run])
                 axes.plot(found[run], share, label=label, **style(run))
-            axes.set(xscale="log", xlabel=f"{side} precision", ylabel=f"share of {side}s below")
+            axes.set(xlabel=f"{side} precision", ylabel=f"share of {side}s below")
+            log_axis(axes, "x")
             axes.legend()
 
         alt = " ".join(f"{label}: {_range(values_of[run], side)}" for run, label in runs.items())
@@ -222,7 +229,7 @@ def fig_5(read: Reader) -> list[Panel]:
             curve = read(run).array("test rmse")
             axes.plot(updates_of(curve), curve, label=label, **style(run))
         axes.set(xlabel="update", ylabel="test RMSE")
-        axes.legend(ncols=2, fontsize=7.5)
+        legend(axes, len(widths) + 2)
 
     ends = ", ".join(f"n = {w:g} {read(run)['rmse']:.4f}" for w, run in widths.items())
     return [
@@ -249,7 +256,7 @@ def fig_6(read: Reader) -> list[Panel]:
                          edgecolors="none", rasterized=True)  # fmt: skip
             axes.set(xlabel=f"{side} precision", ylabel="root mean weighted square")
             if len(noise):
-                axes.set(xscale="log", yscale="log")
+                log_axis(axes, "x", "y")
 
         told = "training" if part == "train" else "test"
         value = log_correlation(noise, error)

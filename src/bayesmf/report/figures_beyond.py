@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from bayesmf.report.draw import Panel, bins_axis, colour, style
+from bayesmf.report.draw import Panel, bins_axis, colour, legend, log_axis, style
 from bayesmf.report.figures import Array, lines, updates_of
 from bayesmf.report.read import FEATURES, PRECISIONS, Reader, title_of
 from bayesmf.study.specs import GIVEN
@@ -26,14 +26,24 @@ def printed(read: Reader) -> list[Panel]:
             values = spans[run]
             for column, label in ((0, f"{told}: least and most"), (-1, None)):
                 axes.plot(updates_of(values), values[:, column], label=label, **style(run))
-        axes.set(xlabel="update", ylabel="user precision, robust", yscale="log")
-        axes.legend()
+        axes.set(xlabel="update", ylabel="user precision, robust")
+        log_axis(axes, "y")
+        axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.62))
 
     told = "; ".join(f"{title_of(run)} {v[-1, 0]:.2g} to {v[-1, -1]:.3g}"
                      for run, v in spans.items())  # fmt: skip
     return [
         lines(read, "printed-a", "(a) test error", runs, "test rmse", "update"),
-        lines(read, "printed-b", "(b) lower bound", runs, "bound", "update", "lower bound"),
+        lines(
+            read,
+            "printed-b",
+            "(b) lower bound",
+            runs,
+            "bound",
+            "update",
+            "lower bound / 1000",
+            scale=1e-3,
+        ),
         Panel("printed-c", "(c) range of the user precisions", f"At the end: {told}.", span),
     ]
 
@@ -60,7 +70,7 @@ def calibration(read: Reader) -> list[Panel]:
             if scale == 100:
                 axes.axhline(100 * float(key.split()[1]), color="#888888", linewidth=1)
             axes.set_ylabel("per cent" if scale == 100 else "log density")
-            axes.legend(fontsize=7)
+            legend(axes, len(runs))
 
         overall = ", ".join(f"{title_of(run)} {scale * read(run)[key]:.3g}" for run in runs)
         panels.append(Panel(f"calibration-{letter}", title, f"Overall: {overall}.", draw))

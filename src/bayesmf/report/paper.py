@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+from bayesmf.evaluation.frequency import PAPER
 
 OVERALL: dict[str, dict[tuple[str, str, str], float]] = {
     # (features, inference, precision): test RMSE. The paper's "No Features" and MAP values stand
@@ -68,8 +71,16 @@ DATA: dict[str, Printed] = {
 }  # fmt: skip
 
 
+def overall_of_bins(name: str) -> float:
+    """The overall RMSE that follows from the errors by bin, whose shares define the bins."""
+    ends = (0.0, *PAPER, 1.0)
+    shares = [high - low for low, high in pairwise(ends)]
+    squares = [share * error**2 for share, error in zip(shares, BY_FREQUENCY[name], strict=True)]
+    return float(sum(squares) ** 0.5)
+
+
 def by_frequency(data: str, first: str, second: str, bins: int) -> Any:
-    """The paper's two columns, or nothing if its bins are not these."""
-    if data != "ml-1m" or bins != len(BINS):
+    """The paper's two columns, or nothing if it has none for these models and bins."""
+    if data != "ml-1m" or bins != len(BINS) or not {first, second} <= set(BY_FREQUENCY):
         return None
     return BY_FREQUENCY[first], BY_FREQUENCY[second]

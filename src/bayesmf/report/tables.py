@@ -8,9 +8,10 @@ import numpy as np
 
 from bayesmf.report import paper
 from bayesmf.report.page import Cell, Table
-from bayesmf.report.read import FEATURES, INFERENCES, NONE, PRECISIONS, Reader, number
+from bayesmf.report.read import FEATURES, INFERENCES, NONE, PRECISIONS, Reader, number, title_of
 from bayesmf.study.specs import GIVEN, WIDTHS
 
+FALLING = 0.001  # of RMSE
 MAP_NOTE = (
     "MAP finds precisions after the features, so its error is the same for all three; its "
     "intervals are not."
@@ -87,6 +88,13 @@ def table_2(read: Reader) -> Table:
         ])  # fmt: skip
     splits = len(next(iter(found.values()))) if found else 1
     notes = [VI_NOTE, MAP_NOTE]
+    falling = [title_of(f"gibbs-{f}-{p}") for f, i, p in found
+               if i == "gibbs" and _falling(read(f"gibbs-{f}-{p}").array("test rmse"))]  # fmt: skip
+    if falling:
+        notes.append(
+            f"Still falling by more than {FALLING} over the last quarter of the sweeps: "
+            f"{'; '.join(falling)}."
+        )
     if told:
         notes.append(
             "The difference is ours less the paper's; for VI without side features, robust and "
@@ -100,6 +108,10 @@ def table_2(read: Reader) -> Table:
         ["features", "inference", "precision", "test RMSE", "sd", "lowest, at update", "paper",
          "difference"], rows, 3, notes,
     )  # fmt: skip
+
+
+def _falling(curve: Any) -> bool:
+    return bool(curve[-1 - len(curve) // 4] - curve[-1] > FALLING)
 
 
 def _difference(value: float, printed: float | None) -> Cell | str:
@@ -181,12 +193,24 @@ def change_table(
                 "95 % interval", f"error with {names[1]}"]  # fmt: skip
     if told:
         headings += [f"paper, {names[0]}", f"paper, {names[1]}", "paper, %"]
+    notes = [
+        "The interval is a bootstrap of users, paired: both models are judged on the same users in "
+        "each of 2,000 draws. It knows nothing of how another chain or split would differ."
+    ]
+    if told:
+        first = before.removeprefix("gibbs-")
+        features, precision = first.rsplit("-", 1)
+        notes.append(
+            "The paper's errors by bin do not make up its overall error: weighted by the shares of "
+            f"test ratings that define the bins, its {names[0]} column gives "
+            f"{paper.overall_of_bins(first):.3f}, where its Table 2 has "
+            f"{paper.OVERALL[read.data][features, 'gibbs', precision]:.4f}. Its relative changes "
+            "can be compared, its levels cannot."
+        )
     over = "" if len(splits) == 1 else f" The ratings of {len(splits)} splits together."
     return Table(
         id_, title, f"Test RMSE under Gibbs sampling. A change above zero is a lower error.{over}",
-        headings, rows, 1,
-        ["The interval is a bootstrap of users, paired: both models are judged on the same users "
-         "in each of 2,000 draws. It knows nothing of how another chain or split would differ."],
+        headings, rows, 1, notes,
     )  # fmt: skip
 
 

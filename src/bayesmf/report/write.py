@@ -50,7 +50,9 @@ FIGURES: dict[str, tuple[str, str, Callable[[Reader], list[Panel]]]] = {
                     "The grey line is what the interval promises. First split.",
                     figures_beyond.calibration),
     "cold-start": ("New users", "A tenth of the users with more than twenty ratings, left out of "
-                   "training, then folded in.", figures_beyond.cold_start),
+                   "training, then folded in. Side features shift a user by the mean of W over the "
+                   "items they rated: with one rating by a whole W, learnt from users with "
+                   "many.", figures_beyond.cold_start),
 }  # fmt: skip
 
 

@@ -73,18 +73,19 @@ class Run:
             if "method" not in self.settings:
                 return 5.0  # precisions only
             if self.settings["method"] == "coordinate":
-                return {"none": 10.0, "user-item": 300.0, "side": 600.0, "side-only": 400.0}[
+                return {"none": 10.0, "user-item": 250.0, "side": 800.0, "side-only": 400.0}[
                     features
                 ]
             sizes = {"none": 0.01, "user-item": 0.3, "side": 0.45, "side-only": 0.5}
             return float(sizes[features] * self.settings["sweeps"])
         if self.kind == "vi":
-            sizes = {"none": 0.6, "user-item": 4.5, "side": 7.0, "side-only": 7.0}
-            slow = 30.0 if self.model.precision == "truncated" else 0.0
+            sizes = {"none": 1.0, "user-item": 6.0, "side": 14.0, "side-only": 13.0}
+            slow = 80.0 if self.model.precision == "truncated" else 0.0
             return float(sizes[features] * self.settings["updates"] + slow)
         sizes = {"none": 0.3, "user-item": 1.0, "side": 1.7 if both else 1.35, "side-only": 12.0}
         slow = 1.5 if self.model.precision == "truncated" and features != "side-only" else 1.0
-        return float(sizes[features] * slow * self.settings["sweeps"])
+        folding = 1.8 if self.kind == "cold-start" else 1.0
+        return float(sizes[features] * slow * folding * self.settings["sweeps"])
 
 
 def model_of(features: str, precision: Precision, lengths: Lengths, width: float = 2.0) -> Model:
