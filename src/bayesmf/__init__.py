@@ -12,6 +12,7 @@ from bayesmf.data.write import write
 from bayesmf.errors import DataError
 
 if TYPE_CHECKING:
+    from bayesmf.inference.fitted import load_model
     from bayesmf.inference.gibbs import Gibbs
     from bayesmf.inference.map import MAP
     from bayesmf.inference.variational import Variational
@@ -30,6 +31,7 @@ __all__ = [
     "Split",
     "Variational",
     "load",
+    "load_model",
     "load_split",
     "save_split",
     "split",
@@ -43,6 +45,7 @@ _LATE = {
     "Hyper": "bayesmf.model.spec",
     "Model": "bayesmf.model.spec",
     "Variational": "bayesmf.inference.variational",
+    "load_model": "bayesmf.inference.fitted",
 }
 
 

@@ -107,9 +107,7 @@ def explain(
         added = shares(posterior, user, item, rated)
         order = np.argsort(-np.abs(added), kind="stable")[:most]
         told["ratings"] = [
-            {"item": rated.items.values[rows.index[span][k]].item()
-             if hasattr(rated.items.values[rows.index[span][k]], "item")
-             else rated.items.values[rows.index[span][k]],
+            {"item": rated.items.values.item(int(rows.index[span][k])),
              "rating": float(rows.values[span][k]), "adds": float(added[k])}
             for k in order
         ]  # fmt: skip

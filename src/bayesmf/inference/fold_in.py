@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.inference.map import Modes
+from bayesmf.inference.modes import Modes
 from bayesmf.inference.sweep import Sampling, update_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS

@@ -9,7 +9,7 @@ E = 1/2 sum e_ij^2 + penalty_b / 2 (|gamma|^2 + |eta|^2) + penalty / 2 (|U|^2 + 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,6 +20,9 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
 from bayesmf.errors import DataError
 from bayesmf.inference.descent import Momentum, energy, residuals
+from bayesmf.inference.fitted import Fitted
+from bayesmf.inference.modes import Modes
+from bayesmf.inference.posterior import Posterior, draws_of
 from bayesmf.inference.run import (
     Callback,
     Clock,
@@ -30,45 +33,18 @@ from bayesmf.inference.run import (
     record,
     using,
 )
-from bayesmf.inference.sweep import Covariances, Form, update_rows, update_side
+from bayesmf.inference.sweep import update_rows, update_side
 from bayesmf.inference.target import Target
-from bayesmf.kernels.philox import Place
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, State, random_start
-from bayesmf.prob.draws import Draws
+from bayesmf.model.state import Data, State, random_start
 
 Array = NDArray[np.float64]
 PENALTIES = (5.0, 10.0, 20.0, 40.0)
 MIDDLE, ENOUGH = 20.0, 20  # the penalty when there are fewer ratings than this to choose it by
-NO_DRAWS = Draws(0).place()
-
-
-class Modes:
-    """Coordinate-wise MAP: from every conditional its mode."""
-
-    sample = False
-    form: Form = "non-centred"
-
-    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
-        """Hyper-parameters are fixed penalties here."""
-        raise NotImplementedError
-
-    def place(self, side: Name, what: str) -> Place:
-        """Nothing is drawn."""
-        return NO_DRAWS
-
-    def covariances(self, side: Name) -> Covariances:
-        """A mode is a point."""
-        return Covariances()
-
-    known = covariances
-
-    def updated(self, what: str) -> None:
-        """Nothing to do."""
 
 
 @dataclass
-class MapFit:
+class MapFit(Fitted):
     """A MAP estimate, and how it was reached."""
 
     model: Model
@@ -79,7 +55,18 @@ class MapFit:
     sweeps: int  # of the features' stage, all penalties together
     seconds: float
     stopped: str
+    centred: float  # the mean of the ratings it was made from
     predictions: Array | None = None  # of the test ratings
+    known: Posterior | None = None
+
+    @property
+    def posterior(self) -> Posterior:  # type: ignore[override]
+        """The one point that is known."""
+        assert self.known is not None
+        return self.known
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"inference": "map", "penalty": self.penalty, "stopped": self.stopped}
 
 
 @dataclass(frozen=True)
@@ -165,6 +152,9 @@ class MAP:
             clock.reason = "interrupted"
         run = best[2]
         run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
+        run.threads = self.threads
+        whole = Posterior.of(self.model, train, draws_of(run.state), run.state)
+        run.known = replace(whole, mean=run.centred)
         return run
 
     def _stages(
@@ -217,7 +207,7 @@ class MAP:
         rmse = targets["test"].error(state) if "test" in targets else None
         shown = targets["test"].predict(state) if "test" in targets else None
         return MapFit(self.model, state, penalty, trace, rmse, done, clock.seconds, clock.reason,
-                      shown)  # fmt: skip
+                      data.mean, shown)  # fmt: skip
 
     def _penalise(self, state: State, penalty: float) -> None:
         for side in (state.user, state.item):

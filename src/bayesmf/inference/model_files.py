@@ -209,7 +209,7 @@ def _parse(
 
 
 def _ids(content: bytes, kind: str) -> Ids:
-    values = [json.loads(line) for line in content.decode().splitlines()]
+    values = [json.loads(line) for line in content.decode().split("\n")[:-1]]
     wanted = int if kind == "integer" else str
     if not all(type(value) is wanted for value in values):
         raise _Bad("its ids are of mixed types")

@@ -139,7 +139,8 @@ class Posterior:
             x: dict[Name, NDArray[np.float32]] = {}
             factor: dict[Name, Array] = {}
             for name in SIDES:
-                values, mean = draws[f"{name}.x"][number], draws[f"{name}.mean"][number]
+                values = draws[f"{name}.x"][number]
+                mean = self.stranger(draws, number, name)[0] if new[name].any() else values[0]
                 x[name] = np.vstack([values, mean[None]])  # the last row stands for all others
                 precision = draws[f"{name}.noise"][number].astype(float)
                 factor[name] = np.append(1 / precision, self._unknown[name])
@@ -151,7 +152,7 @@ class Posterior:
             for name, other in zip(SIDES, SIDES[::-1], strict=True):
                 k = np.flatnonzero(new[name])
                 if len(k):
-                    C = covariance[name] = self._prior_covariance(draws, number, name)
+                    C = covariance[name] = self.stranger(draws, number, name)[1]
                     z = x[other][places[other][k], :size].astype(float)
                     z[:, 0] = 1.0
                     doubt[k] += np.einsum("ka,ab,kb->k", z, C, z)
@@ -162,11 +163,18 @@ class Posterior:
             noise = factor["user"][places["user"]] * factor["item"][places["item"]]
             yield Spread(out, doubt, noise / float(draws["tau"][number][0]))
 
-    def _prior_covariance(
+    def stranger(
         self, draws: Mapping[str, NDArray[np.float32]], number: int, name: Name
-    ) -> Array:
-        """Of a row's own part; without ratings, side features add nothing to it."""
+    ) -> tuple[NDArray[np.float32], Array]:
+        """Mean and covariance of a row of which nothing is known: those of its prior.
+
+        With side features the prior goes on from what the row rated, which is not known either;
+        then a stranger is like one of the rows that are known, nobody knows which.
+        """
         model = self.model
+        if model.has_side(name):
+            rows = draws[f"{name}.x"][number]
+            return rows.mean(axis=0), np.atleast_2d(np.cov(rows.T.astype(float)))
         out = np.zeros((model.size, model.size))
         precision = draws[f"{name}.precision"][number].astype(float)
         for group in model.groups(name):
@@ -176,7 +184,7 @@ class Posterior:
                 degrees = model.hyper.student_degrees
                 inverse *= degrees / max(degrees - 2, 0.5)
             out[columns, columns] = inverse
-        return out
+        return draws[f"{name}.mean"][number], out
 
     def probabilities(self, user: Index, item: Index) -> Array:
         """P(rating = r) for every r of a discrete scale, pair by pair; a mixture over draws.
@@ -220,7 +228,7 @@ class Posterior:
         known = self.where(side, mine.values) >= 0
         if known.any() and not replace_known:
             raise DataError(
-                f"the {side} {mine.values[np.argmax(known)]!r} is known already; leave their "
+                f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave their "
                 "ratings out, or have what is known replaced (replace_known=True, --replace)"
             )
         given = ratings.onto(mine, self.items) if side == "user" else ratings.onto(self.users, mine)

@@ -63,13 +63,6 @@ def _leave_out(block: Floats, user: Index, items: Index, seen: Ratings) -> None:
             block[k, rated[rated >= 0]] = -np.inf
 
 
-def _rows(values: Any, mean: Any, which: Index) -> Any:
-    """Rows of one draw, those that are not known at the mean of all."""
-    out = values[which]
-    out[which < 0] = mean
-    return out
-
-
 def _scores(
     posterior: Posterior, user: Index, items: Index, rank_by: RankBy, chosen: NDArray[Any]
 ) -> Floats:
@@ -77,12 +70,15 @@ def _scores(
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
     count = len(draws["tau"])
+    strangers = user < 0
     total: Floats = np.zeros((len(user), len(items)), np.float32)
     squares: Floats | None = np.zeros_like(total) if rank_by == "lower" else None
 
     def sides(k: int) -> tuple[Floats, Floats]:
         """Rows such that their product is the prediction: (bias, 1, S) and (1, bias, T)."""
-        x = _rows(draws["user.x"][k], draws["user.mean"][k], user)
+        x = draws["user.x"][k][user]
+        if strangers.any():
+            x[strangers] = posterior.stranger(draws, k, "user")[0]
         y = draws["item.x"][k][items]
         one, two = np.ones((len(x), 1), np.float32), np.ones((len(y), 1), np.float32)
         return np.hstack([x[:, :1], one, x[:, 1:size]]), np.hstack([two, y])

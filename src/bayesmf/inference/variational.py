@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,10 @@ from numpy.typing import NDArray
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.inference.bound import Beliefs, lower_bound
+from bayesmf.inference.fitted import Fitted
+from bayesmf.inference.from_q import draws_from
 from bayesmf.inference.map import map_start
+from bayesmf.inference.posterior import Posterior
 from bayesmf.inference.run import (
     Callback,
     Clock,
@@ -103,7 +107,7 @@ class MeanField:
 
 
 @dataclass
-class VariationalFit:
+class VariationalFit(Fitted):
     """What variational inference leaves: the moments of Q, and what happened at every update."""
 
     model: Model  # with the prior that was used
@@ -116,6 +120,16 @@ class VariationalFit:
     seconds: float
     stopped: str
     predictions: Array | None = None  # of the test ratings
+    made: Callable[[VariationalFit], Posterior] | None = None
+
+    @cached_property
+    def posterior(self) -> Posterior:  # type: ignore[override]
+        """The means, and draws from Q for what means do not tell."""
+        assert self.made is not None
+        return self.made(self)
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"inference": "vi", "updates": self.best, "stopped": self.stopped}
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,7 @@ class Variational:
     clamp: bool = False
     seed: int = 0
     threads: int | None = None
+    keep: int = 50  # draws from Q, to predict from
 
     def __post_init__(self) -> None:
         check_threads(self.threads)
@@ -146,6 +161,8 @@ class Variational:
                 raise DataError(
                     f"{name}={getattr(self, name)!r}: choose one of {', '.join(allowed)}"
                 )
+        if self.keep < 2:
+            raise DataError(f"keep={self.keep}: draw 2 or more from Q")
         if self.updates < 1:
             raise DataError(f"updates={self.updates}: choose 1 or more")
 
@@ -175,7 +192,13 @@ class Variational:
             model = self.model
             if self.prior == "map-driven":
                 model = map_driven(model, state)
-            return self._run(model, data, state, train, test, validation, patience, clock)
+            fit = self._run(model, data, state, train, test, validation, patience, clock)
+        fit.threads = self.threads
+        fit.made = lambda done: Posterior.of(
+            done.model, train, draws_from(done.model, done.state, done.q.beliefs, done.q.tau,
+                                          self.keep, self.seed), done.state,
+        )  # fmt: skip
+        return fit
 
     def _run(
         self, model: Model, data: Data, state: State, train: Ratings, test: Ratings | None,

@@ -1,0 +1,57 @@
+"""Draws from a variational Q: what samplers leave by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.inference.bound import Beliefs
+from bayesmf.model.conditionals import unpack
+from bayesmf.model.spec import Model
+from bayesmf.model.state import State, to_arrays
+from bayesmf.prob.distributions import Gamma
+from bayesmf.prob.draws import Draws
+
+CHUNK = 4096  # rows whose covariances are factorised together
+FIRST = 50  # the number of the first random stream
+
+
+def draws_from(
+    model: Model, state: State, beliefs: dict[Any, Beliefs], tau: Gamma, count: int, seed: int
+) -> dict[str, NDArray[np.float32]]:
+    """``count`` draws of rows, side features and precisions; hyper-parameters stay at their means.
+
+    Rows are drawn with the covariance that their offset has too, each on its own, as Q has it.
+    """
+    means = to_arrays(state)
+    draws = [Draws(seed, number) for number in range(count)]
+    out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
+           for name, values in means.items()}  # fmt: skip
+    out["tau"] = np.array([tau.sample(d.of(FIRST)) for d in draws], np.float32)
+    for number, name in enumerate(("user", "item")):
+        q, stream = beliefs[name], FIRST + 1 + 4 * number
+        _spread(out[f"{name}.x"], q.cov.total, draws, stream)
+        if len(q.cov.W):
+            _spread(out[f"{name}.W"], q.cov.W, draws, stream + 1, model.first_side)
+        if q.noise is not None:
+            out[f"{name}.noise"] = np.array(
+                [q.noise.sample(d.of(stream + 2)) for d in draws], np.float32
+            )
+    return out
+
+
+def _spread(
+    values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], stream: int,
+    first: int = 0,
+) -> None:  # fmt: skip
+    """Add noise of the rows' covariances to every draw, in place."""
+    noise = [d.of(stream).normals(*values.shape[1:]) for d in draws]
+    for begin in range(0, len(cov), CHUNK):
+        span = slice(begin, begin + CHUNK)
+        C = unpack(cov[span])[:, first:, first:]
+        vectors = np.linalg.eigh(C)  # bias-only rows have singular covariances
+        half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
+        for number, each in enumerate(noise):
+            values[number, span, first:] += np.einsum("kab,kb->ka", half, each[span, first:])
