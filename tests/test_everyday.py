@@ -192,8 +192,8 @@ def test_folded_in_rows_join_the_others(name, side):
     new = Ratings.from_triplets(users=[500, 500, 1000, 1000], items=[*TRAIN.items.values[:2]] * 2,
                                 ratings=[1, 5, 4, 2])  # fmt: skip
     if side == "item":
-        new = Ratings.from_triplets(users=[*TRAIN.users.values[:2]] * 2, items=[500, 500, 1000, 1000],
-                                    ratings=[1, 5, 4, 2])  # fmt: skip
+        users, items = [*TRAIN.users.values[:2]] * 2, [500, 500, 1000, 1000]
+        new = Ratings.from_triplets(users=users, items=items, ratings=[1, 5, 4, 2])
     more = fit.fold_in(new, side)
     ids = more.posterior.ids(side)
     assert list(ids.values) == sorted({*TRAIN.users.values, 500, 1000} if side == "user"

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 import bayesmf
-from bayesmf import cli_study
+from bayesmf import cli_model, cli_study
 from bayesmf.errors import DataError
 from bayesmf.plain import to_json
 
@@ -321,6 +321,7 @@ def split(
     help="End when the validation error has not fallen for so long.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write.")
+@click.option("--with-ratings", is_flag=True, help="Keep the training ratings in the model.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier fit in the folder.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
@@ -329,7 +330,7 @@ def fit(
     precision: str | None, bounds: str | None, prior: str | None, bias: str | None,
     inference: str, seed: int, threads: int | None, budget: float | None, holdout: str,
     validation: float | None, patience: int | None, start: str | None, out: Path | None,
-    overwrite: bool, quiet: bool, as_json: bool, **rest: Any,
+    with_ratings: bool, overwrite: bool, quiet: bool, as_json: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Fit a model to DATA and test it on held-out ratings.
 
@@ -371,7 +372,7 @@ def fit(
         if inference == "gibbs" and done.predictions is not None:
             facts["coverage"] = cli_fit.coverage(done, test)
     if out is not None:
-        cli_fit.save(out, facts, done, test, replaces)
+        cli_fit.save(out, facts, done, test, replaces, with_ratings)
     if as_json:
         click.echo(to_json(facts))
         return
@@ -391,3 +392,5 @@ def fit(
 
 main.command()(click.argument("data")(reading_options(cli_study.study)))
 main.command()(cli_study.report)
+for command in cli_model.COMMANDS:
+    main.add_command(command)

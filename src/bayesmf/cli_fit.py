@@ -159,14 +159,18 @@ def remarks(fit: Any) -> list[str]:
     return [f"lower bound {bound:.1f} at update {fit.best}"]
 
 
-def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any) -> None:
-    """fit.json, and the held-out ratings with their predictions as a table."""
+def save(
+    folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any, with_ratings: bool
+) -> None:
+    """fit.json, the model, and the held-out ratings with their predictions as a table."""
     import pyarrow as pa
     from pyarrow import csv
 
     from bayesmf.atomic import whole_folder
+    from bayesmf.inference.model_files import INSIDE
 
     with whole_folder(folder, replaces) as made:
+        fit.save(made / INSIDE, with_ratings=with_ratings)
         if hasattr(fit, "trace"):
             details = {**facts, "trace": fit.trace}
         else:
@@ -187,7 +191,7 @@ def save(folder: Path, facts: dict[str, Any], fit: Any, test: Any, replaces: Any
 def is_fit(folder: Path) -> bool:
     """Whether a folder holds what ``save`` writes, and nothing else."""
     names = {entry.name for entry in folder.iterdir()}
-    return "fit.json" in names and names <= {"fit.json", "predictions.csv"}
+    return "fit.json" in names and names <= {"fit.json", "predictions.csv", "model"}
 
 
 def facts_of(name: str, algorithm: Any, fit: Any, holdout: dict[str, Any]) -> dict[str, Any]:

@@ -50,8 +50,10 @@ class Dialect:
             yield self.skip + line, fields
 
 
-def sniff(name: str, head: bytes, separator: str | None, header: bool | None) -> Dialect:
-    """Separator, number of fields and header of the file that begins with ``head``."""
+def sniff(
+    name: str, head: bytes, separator: str | None, header: bool | None, least: int = 3
+) -> Dialect:
+    """Separator, number of fields (``least`` or more) and header of the file with this ``head``."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{name}: the text is UTF-16; save it as UTF-8")
     if not head.removeprefix(codecs.BOM_UTF8).strip():
@@ -69,12 +71,13 @@ def sniff(name: str, head: bytes, separator: str | None, header: bool | None) ->
     whole = len(head) < HEAD
     choices = [separator] if separator else SEPARATORS
     samples = {choice: _sample(text, choice, whole) for choice in choices}
-    separator = separator or _separator(samples)
+    separator = separator or _separator(samples, least)
     if separator is None or not samples[separator]:
         first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
         raise DataError(
-            f"{name}, line {blank + 1}: {short(first_line)} does not split into user, item and "
-            "rating; separate them by commas, tabs, '::' or spaces, or give --separator"
+            f"{name}, line {blank + 1}: {short(first_line)} does not split into user"
+            f"{', item and rating' if least == 3 else ' and item'}; separate them by commas, tabs, "
+            "'::' or spaces, or give --separator"
         )
     sample, escaped = samples[separator], escapes(text.encode(), separator)
     first = sample[0][1]
@@ -140,12 +143,12 @@ def _sample(text: str, separator: str, whole: bool) -> list[tuple[int, list[str]
     return sample if whole or len(sample) < 2 else sample[:-1]
 
 
-def _separator(samples: Mapping[str, list[tuple[int, list[str]]]]) -> str | None:
-    """The first that cuts all records alike, into three fields or more; else the first line.
+def _separator(samples: Mapping[str, list[tuple[int, list[str]]]], least: int) -> str | None:
+    """The first that cuts all records alike, into enough fields; else the first line.
 
     Spaces come last: a table with another separator may well have blanks in its fields.
     """
-    usable = [s for s, sample in samples.items() if sample and len(sample[0][1]) >= 3]
+    usable = [s for s, sample in samples.items() if sample and len(sample[0][1]) >= least]
     if len(usable) > 1 and " " in usable:
         usable.remove(" ")
     alike = [s for s in usable if len({len(fields) for _, fields in samples[s]}) == 1]

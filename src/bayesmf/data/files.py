@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from bayesmf.data.archive import PARQUET, Source, in_memory, open_source
-from bayesmf.data.columns import Columns, Role, recognise
+from bayesmf.data.columns import ROLES, Columns, Role, recognise
 from bayesmf.data.dialect import NUMBER, Dialect, escapes, short, sniff
 from bayesmf.data.ids import to_arrow
 from bayesmf.errors import DataError
@@ -60,13 +60,57 @@ def read_columns(
     return Columns(table["user"], table["item"], table["rating"], time, place, untyped=True)
 
 
+def read_pairs(
+    path: Path,
+    given: Mapping[Role, str | int | None],
+    separator: str | None = None,
+    header: bool | None = None,
+    member: str | None = None,
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """The user and the item column of a file of the same kinds; other columns are left out."""
+    wanted: tuple[Role, Role] = ("user", "item")
+    source = open_source(path, member)
+    head = source.head()
+    if head.startswith(PARQUET):
+        names, table = _parquet(source, given, wanted)
+        roles = recognise(names, given, source.name, wanted)
+        user, item = (table[names[roles[role]]] for role in wanted)
+        return user, item
+    dialect = sniff(source.name, head, separator, header, least=2)
+    where = f"{source.name}, line {max(dialect.skip, 1)}"
+    if dialect.header is not None:
+        roles = recognise(dialect.header, given, where, wanted)
+    else:
+        names = [str(k + 1) for k in range(dialect.fields)]
+        asked = {role: given.get(role) or k for k, role in enumerate(wanted, 1)}
+        roles = recognise(names, asked, where, wanted)
+    table, _ = _read_text(source, dialect, roles)
+    return table["user"], table["item"]
+
+
 def _read_parquet(source: Source, given: Mapping[Role, str | int | None]) -> Columns:
+    names, table = _parquet(source, given, ROLES)
+    roles = recognise(names, given, source.name)
+
+    def column(role: Role) -> Any:
+        return to_arrow(table[names[roles[role]]], role, place) if role in roles else None
+
+    def place(row: int) -> str:
+        return f"{source.name}, row {row + 1}"
+
+    return Columns(column("user"), column("item"), column("rating"), column("time"), place)
+
+
+def _parquet(
+    source: Source, given: Mapping[Role, str | int | None], asked: Sequence[Role]
+) -> tuple[list[str], pa.Table]:
+    """The names of all columns, and those that play a role."""
     from pyarrow import parquet
 
     try:
         file = parquet.ParquetFile(source.path if source.path else in_memory(source))
         names = file.schema_arrow.names
-        roles = recognise(names, given, source.name)
+        roles = recognise(names, given, source.name, asked)
         wanted = [names[k] for k in roles.values()]
         if any(names.count(name) > 1 for name in wanted):
             raise DataError(f"{source.name}: two columns have the same name; rename one")
@@ -77,14 +121,7 @@ def _read_parquet(source: Source, given: Mapping[Role, str | int | None]) -> Col
         raise DataError(
             f"{source.name}: not a readable parquet file ({told}); write it again"
         ) from None
-
-    def column(role: Role) -> Any:
-        return to_arrow(table[names[roles[role]]], role, place) if role in roles else None
-
-    def place(row: int) -> str:
-        return f"{source.name}, row {row + 1}"
-
-    return Columns(column("user"), column("item"), column("rating"), column("time"), place)
+    return names, table
 
 
 def _by_position(

@@ -22,6 +22,7 @@ class Pairs:
     user: Any
     item: Any
     like: Any = None
+    places: tuple[Any, Any] | None = None  # in a model, where they are known already
 
 
 def pairs_of(given: Any, user: str | int | None = None, item: str | int | None = None) -> Pairs:

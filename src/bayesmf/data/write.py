@@ -16,11 +16,15 @@ FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 def write(ratings: Ratings, path: str | Path) -> None:
     """Write columns user, item, rating (and time) as csv, tsv or parquet, by the path's ending."""
+    write_table(ratings.to_arrow(), path)
+
+
+def write_table(table: pa.Table, path: str | Path) -> None:
+    """Write any table; the file appears whole or not at all."""
     path = Path(path)
     ending = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
     if ending not in FORMATS:
         raise DataError(f"{path}: cannot tell the format; end the name in {', '.join(FORMATS)}")
-    table = ratings.to_arrow()
     with whole_file(path) as temporary:
         if ending == ".parquet":
             from pyarrow import parquet
@@ -30,9 +34,10 @@ def write(ratings: Ratings, path: str | Path) -> None:
         from pyarrow import csv
 
         # A float32 has fewer digits than the float64 it is read back as.
-        if table["rating"].type == pa.float32():
-            wide = table["rating"].cast(pa.float64())
-            table = table.set_column(2, "rating", wide)
+        for place, field in enumerate(table.schema):
+            if field.type == pa.float32():
+                wide = table[field.name].cast(pa.float64())
+                table = table.set_column(place, field.name, wide)
         options = csv.WriteOptions(
             delimiter="\t" if ".tsv" in ending else ",", quoting_style="needed"
         )

@@ -42,6 +42,8 @@ class Fitted:
         return {}
 
     def _where(self, pairs: Pairs) -> tuple[Index, Index]:
+        if pairs.places is not None:
+            return pairs.places
         users = to_arrow(pairs.user, "user", lambda row: f"pair {row + 1}")
         items = to_arrow(pairs.item, "item", lambda row: f"pair {row + 1}")
         if len(users) != len(items):

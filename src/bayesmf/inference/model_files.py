@@ -30,6 +30,7 @@ FORMAT = 1
 FACTS, ARRAYS, USERS, ITEMS, SEEN = (
     "model.json", "arrays.safetensors", "users.txt", "items.txt", "ratings.parquet",
 )  # fmt: skip
+INSIDE = "model"  # the folder of the model in the folder of a fit
 MOST = 1 << 40  # bytes that a file inside an archive may claim to have
 
 
@@ -111,6 +112,8 @@ class _Bad(Exception):
 def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     """The posterior, the facts and the traces of a saved fit, or one sentence why not."""
     path = Path(path)
+    if not (path / FACTS).exists() and (path / INSIDE / FACTS).exists():
+        path = path / INSIDE
     try:
         return _load(_contents(path))
     except _Bad as error:

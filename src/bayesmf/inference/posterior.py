@@ -228,8 +228,8 @@ class Posterior:
         known = self.where(side, mine.values) >= 0
         if known.any() and not replace_known:
             raise DataError(
-                f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave their "
-                "ratings out, or have what is known replaced (replace_known=True, --replace)"
+                f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
+                "their ratings out, or have what is known replaced (replace_known=True, --replace)"
             )
         given = ratings.onto(mine, self.items) if side == "user" else ratings.onto(self.users, mine)
         data = Data.of(given, self.model, self.mean)

@@ -1,0 +1,224 @@
+"""Commands on a fitted model: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bayesmf.errors import DataError
+from bayesmf.plain import to_json
+
+MODEL = click.argument("model", type=click.Path(path_type=Path))
+THREADS = click.option("--threads", type=int, help="The result does not depend on it.")
+OUT = click.option("--out", type=click.Path(path_type=Path), help="csv, tsv or parquet to write.")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+SHOWN = 20  # rows printed for people
+
+
+def _load(path: Path, threads: int | None = None) -> Any:
+    from bayesmf.inference.fitted import load_model
+
+    return load_model(path, threads)
+
+
+def _ids(fit: Any, name: str, column: Any) -> Any:
+    """Positions of ids that were read as text; what the model does not know is -1."""
+    import numpy as np
+    import pyarrow as pa
+
+    distinct = column.dictionary_encode().combine_chunks()
+    values = [str(value) for value in distinct.dictionary.to_pylist()]
+    known = fit.posterior.ids(name)
+    if known.kind == "text":
+        place = known.index(pa.array(values, pa.string()))
+    else:
+        whole = [int(v) if v.removeprefix("-").isdecimal() and str(int(v)) == v else None
+                 for v in values]  # fmt: skip
+        numbers = np.array([v if v is not None and abs(v) < 2**63 else 0 for v in whole], np.int64)
+        place = np.where([v is None or abs(v) >= 2**63 for v in whole], -1, known.index(numbers))
+    return place[distinct.indices.to_numpy()].astype(np.int32)
+
+
+def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
+    """A pyarrow table to a file, as JSON lines, or for people."""
+    if out is not None:
+        from bayesmf.data.write import write_table
+
+        write_table(table, out)
+        click.echo(f"{table.num_rows:,} rows written to {out}")
+        return
+    if as_json:
+        for row in table.to_pylist():
+            click.echo(to_json(row))
+        return
+    shown = Table(box=None, header_style="bold")
+    numbers = [str(field.type) in ("double", "float") for field in table.schema]
+    for name, number in zip(table.column_names, numbers, strict=True):
+        shown.add_column(name, justify="right" if number else "left")
+    for row in table.slice(0, most).to_pylist():
+        shown.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value)
+                        for value in row.values()))  # fmt: skip
+    Console().print(shown)
+    if table.num_rows > most:
+        click.echo(f"... and {table.num_rows - most:,} more; write all with --out")
+
+
+@click.command()
+@MODEL
+@click.argument("pairs", type=click.Path(path_type=Path))
+@click.option("--user-col", metavar="COL", help="Name or number of the user column.")
+@click.option("--item-col", metavar="COL", help="Name or number of the item column.")
+@click.option("--probabilities", is_flag=True, help="P(rating = r) for every r of the scale.")
+@click.option("--clip", is_flag=True, help="Cut means and quantiles to the scale.")
+@OUT
+@THREADS
+@JSON
+def predict(
+    model: Path, pairs: Path, user_col: str | None, item_col: str | None, probabilities: bool,
+    clip: bool, out: Path | None, threads: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Predict the ratings of PAIRS, a file with a user and an item column.
+
+    Example: bayesmf predict my-fit pairs.csv --out predictions.csv
+    """
+    import pyarrow as pa
+
+    from bayesmf.data.files import read_pairs
+    from bayesmf.data.frames import Pairs
+
+    fit = _load(model, threads)
+    user, item = read_pairs(pairs, {"user": user_col, "item": item_col})
+    places = _ids(fit, "user", user), _ids(fit, "item", item)
+    asked = Pairs(user, item, places=places)
+    table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
+    assert isinstance(table, pa.Table)
+    _show(table, out, as_json)
+
+
+@click.command()
+@MODEL
+@click.option("--user", "users", multiple=True, metavar="ID", help="Whom; all users if left out.")
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many."
+)
+@click.option("--rank-by", type=click.Choice(["mean", "lower", "thompson"]), default="mean",
+              show_default=True, help="Expected rating, a cautious one, or a draw.")  # fmt: skip
+@click.option("--seen", type=click.Path(path_type=Path), help="Ratings whose items are left out.")
+@click.option("--with-seen", is_flag=True, help="Items that were rated may be recommended.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="For --rank-by thompson.")
+@OUT
+@JSON
+def recommend(
+    model: Path, users: tuple[str, ...], count: int, rank_by: str, seen: Path | None,
+    with_seen: bool, seed: int, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Recommend the best items to users.
+
+    Example: bayesmf recommend my-fit --user 42 -n 10
+    """
+    import bayesmf
+
+    fit = _load(model)
+    rated = bayesmf.load(str(seen)) if seen is not None else None
+    asked: Any = None
+    if users:
+        kind = fit.posterior.users.kind
+        try:
+            asked = [int(user) if kind == "integer" else user for user in users]
+        except ValueError:
+            raise DataError(
+                f"--user {', '.join(users)}: the users of this model are numbers"
+            ) from None
+    table = fit.recommend(asked, count, rank_by=rank_by, exclude_seen=not with_seen, seen=rated,
+                          seed=seed)  # fmt: skip
+    _show(table, out, as_json)
+
+
+@click.command("fold-in")
+@MODEL
+@click.argument("ratings")
+@click.option("--side", type=click.Choice(["user", "item"]), default="user", show_default=True,
+              help="Who is new.")  # fmt: skip
+@click.option("--replace", is_flag=True, help="Those who are known are known by these alone.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The new model.")
+@click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
+@THREADS
+def fold_in(
+    model: Path, ratings: str, side: str, replace: bool, seed: int, out: Path, overwrite: bool,
+    threads: int | None,
+) -> None:  # fmt: skip
+    """Add new users, or items, to a model from their RATINGS, without refitting.
+
+    Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
+    """
+    import bayesmf
+
+    fit = _load(model, threads)
+    given = bayesmf.load(ratings)
+    before = len(fit.posterior.ids(side))
+    more = fit.fold_in(given, side, replace_known=replace, seed=seed)
+    more.save(out, overwrite=overwrite)
+    added = len(more.posterior.ids(side)) - before
+    click.echo(f"{added:,} new {side}s; written to {out}")
+
+
+@click.command()
+@MODEL
+@click.argument("test")
+@THREADS
+@JSON
+def evaluate(model: Path, test: str, threads: int | None, as_json: bool) -> None:
+    """Test a model on ratings, overall and by how much the users rated.
+
+    Example: bayesmf evaluate my-fit test.csv
+    """
+    import bayesmf
+
+    facts = _load(model, threads).evaluate(bayesmf.load(test))
+    if as_json:
+        click.echo(to_json(facts))
+        return
+    names = [name for name in facts if name != "by user frequency"]
+    table = Table("ratings of the user", "test ratings", *names, box=None, header_style="bold")
+    for column in table.columns:
+        column.justify = "right"
+    for row in facts["by user frequency"]:
+        table.add_row(row["user ratings"], f"{row['test ratings']:,}",
+                      *(f"{row[name]:.4f}" for name in names))  # fmt: skip
+    total = sum(row["test ratings"] for row in facts["by user frequency"])
+    table.add_row("all", f"{total:,}", *(f"{facts[name]:.4f}" for name in names))
+    Console().print(table)
+
+
+@click.command()
+@MODEL
+@JSON
+def diagnose(model: Path, as_json: bool) -> None:
+    """Print what a model is, and how far its chains can be trusted.
+
+    Example: bayesmf diagnose my-fit
+    """
+    fit = _load(model)
+    posterior = fit.posterior
+    spec = {key: value for key, value in vars(posterior.model).items() if key != "hyper"}
+    facts = {**fit.facts, "users": len(posterior.users), "items": len(posterior.items),
+             "draws": len(posterior), "model": spec, "diagnostics": fit.diagnostics()}  # fmt: skip
+    if as_json:
+        click.echo(to_json(facts))
+        return
+    for name, value in facts.items():
+        if name != "diagnostics":
+            click.echo(f"{name}: {json.dumps(value)}")
+    table = Table("trace", "R-hat", "effective draws", box=None, header_style="bold")
+    for name, each in facts["diagnostics"].items():
+        table.add_row(name, f"{each['r_hat']:.3f}", f"{each['ess']:.0f}")
+    Console().print(table)
+
+
+COMMANDS = (predict, recommend, fold_in, evaluate, diagnose)
