@@ -148,7 +148,7 @@ def frequency_table(rows: list[dict[str, Any]]) -> Table:
 
 def remarks(fit: Any) -> list[str]:
     """What a person should know of a fit beyond its error."""
-    if hasattr(fit, "diagnostics"):
+    if hasattr(fit, "traces"):
         noise = fit.diagnostics().get("noise precision")
         if noise is None:
             return []
