@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -10,80 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import fields, replace
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bayesmf import DataError, Gibbs, Model
-from bayesmf.atomic import locked
+from bayesmf import DataError
 from bayesmf.cli import main
-from bayesmf.cli_fit import _seconds
 from bayesmf.inference import chains, checkpoint
-from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.run import Progress
-from variants import BASE, VARIANTS, small_ratings
-
-NAMES = ("no side", "both sides, joint bias, robust, student-t", "user side only",
-         "no side, truncated")  # fmt: skip
-ALL = small_ratings(30, 20)
-PART = np.arange(len(ALL)) % 5
-TRAIN, TEST, JUDGE = ALL.select(PART < 3), ALL.select(PART == 3), ALL.select(PART == 4)
-SWEEPS = 4
-
-
-def sampler(name: str = "no side", **others) -> Gibbs:
-    given = {"sweeps": SWEEPS, "burn_in": 1, "thin": 2, "chains": 2, "keep": 2, "seed": 3,
-             "form": "interwoven", **others}  # fmt: skip
-    return Gibbs(VARIANTS[name], **given)
-
-
-def fitted(gibbs: Gibbs, folder=None, **options) -> GibbsFit:
-    if folder is not None:
-        options = {"checkpoint": folder, "every": 0, **options}
-    return gibbs.fit(TRAIN, TEST, **{"validation": JUDGE, "patience": 3, **options})
-
-
-def content(fit: GibbsFit) -> dict[str, object]:
-    """Everything in a fit but the time it took, as bytes or text."""
-    out: dict[str, object] = {}
-    for number, state in enumerate(fit.states):
-        out[f"{number} tau, sweep"] = repr((state.tau, state.sweep))
-        for name, side in (("user", state.user), ("item", state.item)):
-            for part in fields(side):
-                values = getattr(side, part.name)
-                out[f"{number} {name} {part.name}"] = (values.shape, values.tobytes())
-    out.update({f"trace {name}": values.tobytes() for name, values in fit.traces.items()})
-    if fit.predictions is not None:
-        p = fit.predictions
-        out["predictions"] = (p.mean.tobytes(), p.squares.tobytes(), p.noise.tobytes(), p.count)
-    if fit.draws is not None:
-        out["chains of draws"] = fit.draws.chains
-        out.update({f"draws {name}": v.tobytes() for name, v in fit.draws.arrays.items()})
-        out.update({f"known {name}": v.tobytes() for name, v in fit.posterior.draws.items()})
-    out["curves"] = repr((fit.rmse_by_sweep, fit.validation_by_sweep, fit.test_rmse))
-    out["facts"] = repr((fit.sweeps, fit.stopped, fit.burn_in))
-    out["diagnostics"] = repr(fit.diagnostics())
-    return out
-
-
-class Stop:
-    """Ends a run at its sweep number ``at``, counted over the sweeps of this call."""
-
-    def __init__(self, at: int, how: str) -> None:
-        self.at, self.how = at, how
-        self.seen: list[tuple[int, int]] = []
-
-    def __call__(self, progress: Progress) -> bool:
-        self.seen.append((progress.chain, progress.sweep))
-        if len(self.seen) != self.at:
-            return False
-        if self.how == "interrupt":
-            raise KeyboardInterrupt
-        if self.how == "fail":
-            raise RuntimeError
-        return True
+from checkpoints import JUDGE, NAMES, SWEEPS, TEST, TRAIN, Stop, content, fitted, sampler
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +163,7 @@ def test_the_budget_counts_anew_and_the_seconds_add_up(tmp_path):
 
 THREADS = """
 import sys
-from test_checkpoint import *
+from checkpoints import *
 folder = sys.argv[1]
 for name in NAMES[1:3]:
     at = lambda threads: sampler(name, threads=threads)
@@ -283,162 +217,3 @@ def test_killed_three_times(tiny_ratings, tmp_path):
     assert one.read_bytes() == two.read_bytes()
     names = {path.name for path in run.iterdir()}
     assert all(checkpoint.OURS.fullmatch(name) or name == checkpoint.LOCK for name in names)
-
-
-def test_another_run_is_refused(tmp_path):
-    fitted(sampler(), tmp_path, callbacks=[Stop(4, "ask")])
-    before = (tmp_path / checkpoint.MAIN).read_bytes()
-    model = VARIANTS["no side"]
-    for other, told in (
-        (sampler("no side, robust"), "model.precision='constant', not 'robust'"),
-        (replace(sampler(), model=replace(model, rank=3)), "model.rank=2, not 3"),
-        (sampler(seed=4), "seed=3, not 4"),
-        (sampler(sweeps=7), "sweeps=4, not 7"),
-        (sampler(keep=1), "keep=2, not 1"),
-        (sampler(form="centred"), "form='interwoven', not 'centred'"),
-    ):
-        with pytest.raises(DataError, match=f"a run with {told}; resume with what it began with"):
-            fitted(other, tmp_path, resume=True)
-    with pytest.raises(DataError, match="a run with other training ratings"):
-        sampler().fit(ALL, TEST, validation=JUDGE, patience=3, checkpoint=tmp_path, resume=True)
-    with pytest.raises(DataError, match="a run with other test ratings"):
-        sampler().fit(TRAIN, JUDGE, validation=JUDGE, patience=3, checkpoint=tmp_path, resume=True)
-    with pytest.raises(DataError, match="a run with other validation ratings"):
-        fitted(sampler(), tmp_path, resume=True, validation=TEST)
-    with pytest.raises(DataError, match="a run with patience=3, not 9"):
-        fitted(sampler(), tmp_path, resume=True, patience=9)
-    with pytest.raises(DataError, match="a run with another start"):
-        fitted(sampler(), tmp_path, resume=True, start="map")
-    with pytest.raises(DataError, match="holds a checkpoint already; go on with resume=True"):
-        fitted(sampler(), tmp_path)
-    assert (tmp_path / checkpoint.MAIN).read_bytes() == before
-    assert content(fitted(sampler(), tmp_path, resume=True)) == content(fitted(sampler()))
-
-
-def test_folders_that_will_not_do(tmp_path):
-    (tmp_path / "thesis.tex").write_text("dear reader")
-    with pytest.raises(DataError, match=r"holds other files \(thesis.tex\)"):
-        fitted(sampler(), tmp_path)
-    with pytest.raises(DataError, match="is not a folder"):
-        fitted(sampler(), tmp_path / "thesis.tex")
-    with pytest.raises(DataError, match="every=-1: choose"):
-        fitted(sampler(), tmp_path / "run", every=-1)
-    with pytest.raises(DataError, match="resume: say from which folder"):
-        fitted(sampler(), resume=True)
-    (tmp_path / "run").mkdir()
-    left = tmp_path / "run" / ".draw-3.safetensors.abc123"
-    left.write_text("half")
-    with locked(tmp_path / "run", "x"), pytest.raises(DataError, match="in use by another run"):
-        fitted(sampler(), tmp_path / "run")
-    fitted(sampler(), tmp_path / "run")
-    assert not left.exists()
-
-
-def test_damaged_files_are_refused_in_a_sentence(tmp_path):
-    fitted(sampler(), tmp_path, callbacks=[Stop(6, "ask")])
-    names = sorted(path.name for path in tmp_path.iterdir() if path.name != checkpoint.LOCK)
-    assert names == ["chain-0.safetensors", "draw-0.safetensors", "draw-1.safetensors",
-                     "draw-2.safetensors", checkpoint.MAIN]  # fmt: skip
-    rng = np.random.default_rng(0)
-    for name in names:
-        path = tmp_path / name
-        good = path.read_bytes()
-        many = 60 if name == checkpoint.MAIN else 10
-        places = {*range(0, 100 if many > 10 else 0, 3), *rng.integers(0, len(good), many).tolist()}
-        for at in sorted(places):
-            flipped = bytearray(good)
-            flipped[at] ^= 1 << rng.integers(8)
-            for bad in (bytes(flipped), good[:at], good[:at] + good[at + 1 :]):
-                path.write_bytes(bad)
-                with pytest.raises(DataError, match="cannot be resumed from|is of format") as told:
-                    fitted(sampler(), tmp_path, resume=True)
-                assert str(path) in str(told.value)
-                assert path.read_bytes() == bad
-        path.unlink()
-        if name != checkpoint.MAIN:
-            with pytest.raises(DataError, match="cannot be resumed from .No such file"):
-                fitted(sampler(), tmp_path, resume=True)
-        path.write_bytes(good)
-    assert content(fitted(sampler(), tmp_path, resume=True)) == content(fitted(sampler()))
-
-
-def test_a_forged_file_is_refused(tmp_path):
-    """Sound in itself, but of other shapes than the run that it says it is of."""
-    fitted(sampler(), tmp_path, callbacks=[Stop(2, "ask")])
-    path = tmp_path / checkpoint.MAIN
-    body = path.read_bytes().partition(b"\n")[2]
-    for name in ("state.user.x", "test", "trace.0", "waiting", "facts"):
-        arrays = dict(checkpoint._unpacked(body))
-        arrays[name] = arrays[name][..., :-1]
-        bad = checkpoint._packed(arrays)
-        path.write_bytes(f"bayesmf-checkpoint 1 {checkpoint._sum(bad)}\n".encode() + bad)
-        with pytest.raises(DataError, match="cannot be resumed from"):
-            fitted(sampler(), tmp_path, resume=True)
-
-
-@pytest.mark.parametrize("start", ["random", "map"])
-def test_a_full_disk_leaves_what_was_saved(start, tmp_path, monkeypatch):
-    """At whichever write it is full."""
-    expected, fsync = content(fitted(sampler(), start=start)), os.fsync
-    for room in range(0, 14, 3):
-        folder, left = tmp_path / str(room), [room]
-
-        def full(handle, left=left):
-            left[0] -= 1
-            if left[0] < 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            fsync(handle)
-
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(DataError, match="No space left on device") as told:
-            fitted(sampler(), folder, start=start)
-        monkeypatch.setattr(os, "fsync", fsync)
-        assert ("goes on from it" in str(told.value)) == (folder / checkpoint.MAIN).exists()
-        assert not [path for path in folder.iterdir() if checkpoint.STALE.fullmatch(path.name)]
-        fit = fitted(sampler(), folder, start=start, resume=True)
-        assert content(fit) == expected
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
-def test_a_read_only_folder(tmp_path):
-    folder = tmp_path / "run"
-    fitted(sampler(), folder, callbacks=[Stop(4, "ask")])
-
-    def forbid(progress: Progress) -> None:
-        folder.chmod(0o500)
-
-    try:
-        with pytest.raises(DataError, match="Permission denied.*goes on from it"):
-            fitted(sampler(), folder, resume=True, callbacks=[forbid])
-        with pytest.raises(DataError, match="Permission denied"):
-            fitted(sampler(), folder / "new")
-    finally:
-        folder.chmod(0o700)
-    assert content(fitted(sampler(), folder, resume=True)) == content(fitted(sampler()))
-
-
-def test_commands_that_are_refused(tmp_path):
-    for words, told in (
-        (["--inference", "vi", "--checkpoint", "x"], "--checkpoint is for --inference gibbs"),
-        (["--inference", "map", "--resume"], "--resume is for --inference gibbs"),
-        (["--resume"], "--resume needs a folder; name it with --checkpoint DIR"),
-        (["--checkpoint-every", "9"], "--checkpoint-every needs a folder"),
-        (["--checkpoint", "x", "--checkpoint-every", "soon"], "'soon': write seconds, such as 90"),
-    ):
-        done = CliRunner().invoke(main, ["fit", "demo", *words])
-        assert done.exit_code == 2
-        assert told in done.output
-
-
-def test_ways_to_write_a_time():
-    assert [_seconds(text) for text in ("60", "60s", "5m", "1.5h", " 0 ")] == [
-        60.0, 60.0, 300.0, 5400.0, 0.0,
-    ]  # fmt: skip
-
-
-def test_what_is_compared():
-    """Every field of the model and of the sampler is part of what is compared."""
-    run = checkpoint.Chains(Gibbs(BASE, sweeps=4, burn_in=1), TRAIN, None, None, 9, None, 0)  # type: ignore[arg-type]
-    told = checkpoint.describe(run, "random", {"training": TRAIN})
-    assert set(told["model"]) == {field.name for field in fields(Model)}
-    assert {field.name for field in fields(Gibbs)} - {"threads"} <= set(told)
