@@ -159,8 +159,8 @@ class Gibbs:
             if start != "random":
                 start = checked_start(start, self.model, run.data)
             self._sample(run, start, clock, saved)
+            fit = self._result(run, clock)
             kept.close()
-        fit = self._result(run, clock)
         if each:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(fit.states[-1])
