@@ -320,6 +320,18 @@ def split(
     metavar="SWEEPS",
     help="End when the validation error has not fallen for so long.",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="gibbs: save the run there, so that it survives a kill.",
+)
+@click.option(
+    "--checkpoint-every",
+    metavar="SECONDS",
+    help="gibbs: how often, such as 90, 90s or 5m.  [default: 60]",
+)
+@click.option("--resume", is_flag=True, help="gibbs: go on from the checkpoint, if there is one.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--with-ratings", is_flag=True, help="Keep the training ratings in the model.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier fit in the folder.")
@@ -329,7 +341,8 @@ def fit(
     data: str, model: str | None, rank: int, side_of: str | None, side_power: float | None,
     precision: str | None, bounds: str | None, prior: str | None, bias: str | None,
     inference: str, seed: int, threads: int | None, budget: float | None, holdout: str,
-    validation: float | None, patience: int | None, start: str | None, out: Path | None,
+    validation: float | None, patience: int | None, start: str | None,
+    checkpoint: Path | None, checkpoint_every: str | None, resume: bool, out: Path | None,
     with_ratings: bool, overwrite: bool, quiet: bool, as_json: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Fit a model to DATA and test it on held-out ratings.
@@ -346,9 +359,10 @@ def fit(
     chosen = cli_fit.model_of(model, rank, side_of, side_power, precision, bounds, prior, bias)
     reading = {key: rest.pop(key) for key in list(rest) if key not in cli_fit.SETTINGS}
     algorithm = cli_fit.algorithm_of(inference, chosen, seed, threads, rest)
-    options = {"start": start, "patience": patience, "budget": budget}
+    options: dict[str, Any] = {"start": start, "patience": patience, "budget": budget}
     if inference == "map" and start is not None:
         raise DataError("--start is for --inference gibbs and vi; leave it out")
+    options.update(cli_fit.saving(inference, checkpoint, checkpoint_every, resume))
     ratings = bayesmf.load(data, **reading)
     if holdout == "none":
         train, test = ratings.drop_unused(), None

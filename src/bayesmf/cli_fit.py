@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -79,6 +80,31 @@ def algorithm_of(
         fields[SETTINGS[option][name]] = value
     kinds = {"gibbs": "Gibbs", "vi": "Variational", "map": "MAP"}
     return getattr(bayesmf, kinds[name])(model, seed=seed, threads=threads, **fields)
+
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def saving(inference: str, folder: Path | None, every: str | None, resume: bool) -> dict[str, Any]:
+    """The options of ``Gibbs.fit`` for a run that survives a kill."""
+    given = {"checkpoint": folder, "checkpoint-every": every, "resume": resume or None}
+    for option, value in given.items():
+        if value is not None and inference != "gibbs":
+            raise DataError(f"--{option} is for --inference gibbs; leave it out")
+        if value is not None and folder is None:
+            raise DataError(f"--{option} needs a folder; name it with --checkpoint DIR")
+    if folder is None:
+        return {}
+    seconds = {} if every is None else {"every": _seconds(every)}
+    return {"checkpoint": folder, "resume": resume, **seconds}
+
+
+def _seconds(text: str) -> float:
+    """Of 90, 90s, 5m or 1h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None:
+        raise DataError(f"--checkpoint-every {text!r}: write seconds, such as 90, 90s or 5m")
+    return float(found[1]) * UNITS[found[2]]
 
 
 def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **options: Any) -> Any:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
+from bayesmf.inference.chains import Chains
+from bayesmf.inference.checkpoint import Checkpoint, describe, opened
 from bayesmf.inference.fitted import Fitted
 from bayesmf.inference.kept import Kept
 from bayesmf.inference.map import map_start
@@ -21,21 +23,18 @@ from bayesmf.inference.posterior import Posterior, draws_of
 from bayesmf.inference.run import (
     Callback,
     Clock,
-    Patience,
-    Progress,
     check_parts,
     check_threads,
+    sweep_first,
     using,
 )
-from bayesmf.inference.sweep import Form, gibbs_sweep
-from bayesmf.inference.target import Moments, Target
+from bayesmf.inference.sweep import Form
+from bayesmf.inference.target import Moments
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, State, checked_start, random_start
-from bayesmf.prob.draws import Draws
+from bayesmf.model.state import State, checked_start
 
 Array = NDArray[np.float64]
 KEPT, KEPT_BYTES = 100, 1 << 29
-WATCHED = 16  # predictions whose traces are kept for the diagnostics
 
 
 @dataclass
@@ -124,6 +123,9 @@ class Gibbs:
         callbacks: Sequence[Callback] = (),
         budget: float | None = None,
         keep_in: str | Path | None = None,
+        checkpoint: str | Path | None = None,
+        every: float = 60.0,
+        resume: bool = False,
     ) -> GibbsFit:
         """Sample; ``test`` is predicted along the way, ``budget`` is in seconds.
 
@@ -131,18 +133,33 @@ class Gibbs:
         A chain ends early when the error on ``validation`` has not fallen for ``patience`` sweeps.
         Kept draws go to the new folder ``keep_in``, or stay in memory. Ctrl-C ends the run with
         what has been sampled.
+
+        The run is saved in the folder ``checkpoint`` after every so many seconds, and when it ends
+        or is ended. With ``resume`` it goes on from there, on any number of threads, and its result
+        has the same bits as if nothing had happened; ``budget`` counts anew.
         """
         check_parts(train, test=test, validation=validation)
         with using(self.threads), contextlib.ExitStack() as stack:
-            folder = None
+            folder = saved = None
             if keep_in is not None:
                 folder = stack.enter_context(whole_folder(Path(keep_in)))
             each = self._kept(train)
             kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)
+            run = Chains(self, train, test, validation, patience, kept, each)
+            if checkpoint is not None:
+                parts = {"training": train, "test": test, "validation": validation}
+                told = describe(run, start, parts)
+                saved = stack.enter_context(opened(Path(checkpoint), told, every, resume))
+                saved.load(run, clock)
+            elif resume:
+                raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
             if start == "map":
-                start = map_start(self.model, self.seed, self.threads, train, validation, clock)
-            fit = self._run(train, test, start, validation, patience, clock, kept, each)
+                start, saved = self._estimate(train, validation, clock, saved)
+            if start != "random":
+                start = checked_start(start, self.model, run.data)
+            self._sample(run, start, clock, saved)
+            fit = self._result(run, clock)
             kept.close()
         if each:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
@@ -161,89 +178,59 @@ class Gibbs:
         wanted = min(KEPT, max(KEPT_BYTES // size, KEPT // 10)) // self.chains
         return max(min(wanted, self.sweeps - self.burn_in), 1)
 
-    def _run(
-        self, train: Ratings, test: Ratings | None, start: State | Literal["random"],
-        validation: Ratings | None, patience: int, clock: Clock, kept: Kept, keep: int,
-    ) -> GibbsFit:  # fmt: skip
-        data = Data.of(train, self.model)
-        target = Target(test, data) if test is not None and len(test) else None
-        judge = Target(validation, data) if validation is not None else None
-        watched = Target(train, data, WATCHED)
-        states: list[State] = []
-        traces: list[dict[str, list[float]]] = []
-        ended = ""
-        curve: list[float] = []
-        judged: list[float] = []
-        every = (self.sweeps - self.burn_in) // keep if keep else 0
-        for chain in range(self.chains):
-            state = (
-                random_start(self.model, data, self.seed, chain)
-                if start == "random"
-                else checked_start(start, self.model, data)
-            )
-            states.append(state)
-            traces.append({})
-            waiting = Patience(patience)
-            try:
-                for sweep in range(self.sweeps):
-                    draws = Draws(self.seed, chain, state.sweep + 1)
-                    gibbs_sweep(self.model, data, state, draws, self.form)
-                    _record(traces[-1], state, watched.predict(state))
-                    after = sweep - self.burn_in
-                    averaged = after >= 0 and after % self.thin == 0
-                    if target is not None:
-                        curve.append(target.take(state, averaged))
-                    if judge is not None:
-                        judged.append(judge.take(state, averaged))
-                    if every and after >= 0 and after % every == 0 and after // every < keep:
-                        kept.add(state, chain)
-                    progress = Progress(
-                        chain, self.chains, sweep + 1, self.sweeps, clock.seconds,
-                        curve[-1] if curve else None, judged[-1] if judged else None, state=state,
-                    )  # fmt: skip
-                    if clock.stops(progress):
-                        break
-                    if after >= 0 and judged and waiting.ends(judged[-1]):
-                        ended = "the validation error has stopped falling"
-                        break
-            except KeyboardInterrupt:
-                clock.reason = "interrupted"
-            if clock.reason:
-                break
-        done = [len(trace["noise precision"]) for trace in traces if trace]
+    def _estimate(
+        self, train: Ratings, validation: Ratings | None, clock: Clock, saved: Checkpoint | None
+    ) -> tuple[State, Checkpoint | None]:
+        """The MAP start, and where to save the run that begins at it."""
+        if saved is not None and saved.start is not None:
+            return saved.start, saved
+        start = map_start(self.model, self.seed, self.threads, train, validation, clock)
+        if clock.reason:
+            return start, None  # cut short, it is not where a run with more time would begin
+        if saved is not None:
+            saved.start = start
+        return start, saved
+
+    def _sample(
+        self, run: Chains, start: State | Literal["random"], clock: Clock, saved: Checkpoint | None
+    ) -> None:
+        """Sweep until the end, or until something asks to stop."""
+        if run.finished:
+            return
+        if saved is not None:
+            saved.save_if_due(run, clock)
+        try:
+            while not run.finished:
+                with sweep_first():
+                    run.step(start)
+                if clock.stops(run.progress(clock.seconds)):
+                    break
+                if saved is not None:
+                    saved.save_if_due(run, clock)
+        except KeyboardInterrupt:
+            clock.reason = "interrupted"
+        if saved is not None and run.whole:
+            saved.save(run, clock)
+
+    def _result(self, run: Chains, clock: Clock) -> GibbsFit:
+        done = run.done
         if not done:
             raise KeyboardInterrupt
         # a chain that has only begun does not cut the others short
         enough = self.burn_in if max(done) > self.burn_in else 0
         shortest = min(n for n in done if n > enough)
-        arrays = {
-            name: np.array([t[name][:shortest] for t in traces if t and len(t[name]) >= shortest])
-            for name in traces[0]
-        }
-        moments = None if target is None else target.moments
+        traces = [t for t in run.traces if t and len(t["noise precision"]) >= shortest]
+        moments = None if run.target is None else run.target.moments
         return GibbsFit(
             model=self.model,
-            states=states,
-            traces=arrays,
+            states=run.states,
+            traces={name: np.array([t[name][:shortest] for t in traces]) for name in traces[0]},
             burn_in=self.burn_in if shortest > self.burn_in else 0,
             predictions=moments if moments is not None and moments.count else None,
-            test_rmse=curve[-1] if curve else None,
-            rmse_by_sweep=curve,
+            test_rmse=run.curve[-1] if run.curve else None,
+            rmse_by_sweep=run.curve,
             sweeps=sum(done),
             seconds=clock.seconds,
-            stopped=clock.reason or ended,
-            validation_by_sweep=judged,
+            stopped=clock.reason or run.ended,
+            validation_by_sweep=run.judged,
         )
-
-
-def _record(trace: dict[str, list[float]], state: State, predictions: Array) -> None:
-    values: dict[str, Any] = {"noise precision": state.tau}
-    for name, side in (("user", state.user), ("item", state.item)):
-        values[f"{name} prior, log det"] = np.linalg.slogdet(side.precision)[1]
-        if len(side.W):
-            size = float(np.mean(side.offset[:, 1:] ** 2)) if side.size > 1 else 0.0
-            values[f"{name} offset, mean square"] = size
-    for number, value in enumerate(predictions):
-        values[f"prediction {number + 1}"] = value
-    for key, value in values.items():
-        trace.setdefault(key, []).append(float(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,11 @@ class Kept:
 
     def add(self, state: State, chain: int) -> None:
         """Keep a state."""
-        for name, values in to_arrays(state).items():
+        self.put(to_arrays(state), chain)
+
+    def put(self, arrays: Mapping[str, NDArray[Any]], chain: int) -> None:
+        """Keep a state that is in arrays already."""
+        for name, values in arrays.items():
             if not len(self):
                 self._arrays[name] = self._make(name, (self.most, *values.shape))
             self._arrays[name][len(self)] = values

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 
 import numba
 from threadpoolctl import threadpool_limits
@@ -33,6 +36,33 @@ def using(threads: int | None) -> Iterator[None]:
             yield
     finally:
         numba.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def sweep_first() -> Iterator[None]:
+    """Ctrl-C is heard after the sweep that is under way, a second one at once.
+
+    A sweep that was broken off is neither a draw nor a place to go on from.
+    """
+    usual = signal.default_int_handler
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not usual:
+        yield  # whoever listens instead knows what to do
+        return
+    heard: list[int] = []
+
+    def listen(number: int, frame: FrameType | None) -> None:
+        if heard:
+            usual(number, frame)
+        heard.append(number)
+
+    signal.signal(signal.SIGINT, listen)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if heard:
+        raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)
@@ -80,24 +110,29 @@ class Clock:
     def __init__(self, callbacks: Sequence[Callback], budget: float | None) -> None:
         self.callbacks, self.budget = list(callbacks), budget
         self.start = time.perf_counter()
+        self.earlier = 0.0  # spent by the calls that this one goes on from
         self.reason = ""
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
-        return time.perf_counter() - self.start
+        """Spent on the run."""
+        return self.earlier + self._since
 
     @property
     def left(self) -> float | None:
-        """Of the budget."""
-        return None if self.budget is None else max(self.budget - self.seconds, 0.0)
+        """Of the budget, which is that of this call."""
+        return None if self.budget is None else max(self.budget - self._since, 0.0)
+
+    @property
+    def _since(self) -> float:
+        return time.perf_counter() - self.start
 
     def stops(self, progress: Progress) -> bool:
         """Tell the callbacks, and ask them and the budget."""
         asked = [callback(progress) for callback in self.callbacks]
         if any(asked):
             self.reason = "a callback ended it"
-        elif self.budget is not None and progress.seconds >= self.budget:
+        elif self.left == 0.0:
             self.reason = "the time was up"
         return bool(self.reason)
 

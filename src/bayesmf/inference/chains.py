@@ -1,0 +1,115 @@
+"""The chains of one Gibbs run: everything that changes as it goes along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.inference.kept import Kept
+from bayesmf.inference.run import Patience, Progress
+from bayesmf.inference.sweep import gibbs_sweep
+from bayesmf.inference.target import Target
+from bayesmf.model.state import Data, State, checked_start, random_start
+from bayesmf.prob.draws import Draws
+
+if TYPE_CHECKING:
+    from bayesmf.inference.gibbs import Gibbs
+
+Array = NDArray[np.float64]
+WATCHED = 16  # predictions whose traces are kept for the diagnostics
+
+
+class Chains:
+    """One chain after the other, a sweep at a time; the last of ``states`` is the running chain's.
+
+    ``each`` draws of a chain go to ``kept``. Between two steps all parts belong to the same whole
+    number of sweeps; ``whole`` is False if a step was broken off.
+    """
+
+    def __init__(
+        self, sampler: Gibbs, train: Ratings, test: Ratings | None, validation: Ratings | None,
+        patience: int, kept: Kept, each: int,
+    ) -> None:  # fmt: skip
+        self.sampler, self.patience, self.kept, self.each = sampler, patience, kept, each
+        self.data = Data.of(train, sampler.model)
+        self.target = Target(test, self.data) if test is not None and len(test) else None
+        self.judge = Target(validation, self.data) if validation is not None else None
+        self.watched = Target(train, self.data, WATCHED)
+        self.states: list[State] = []
+        self.traces: list[dict[str, list[float]]] = []  # by chain
+        self.curve: list[float] = []
+        self.judged: list[float] = []
+        self.waiting = Patience(patience)
+        self.ended = ""  # why a chain ended before its time, or nothing
+        self.resting = True  # no chain is under way
+        self.whole = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether all chains have ended."""
+        return self.resting and len(self.states) == self.sampler.chains
+
+    @property
+    def done(self) -> list[int]:
+        """Sweeps of each chain so far."""
+        return [len(trace["noise precision"]) for trace in self.traces if trace]
+
+    def progress(self, seconds: float) -> Progress:
+        """For the callbacks."""
+        return Progress(
+            len(self.states) - 1, self.sampler.chains, self.done[-1], self.sampler.sweeps, seconds,
+            self.curve[-1] if self.curve else None, self.judged[-1] if self.judged else None,
+            state=self.states[-1],
+        )  # fmt: skip
+
+    def step(self, start: State | Literal["random"]) -> None:
+        """One sweep of the running chain, or of the next if that has ended, and all it leads to."""
+        self.whole = False
+        if self.resting:
+            self._begin(start)
+        sampler, state, chain = self.sampler, self.states[-1], len(self.states) - 1
+        draws = Draws(sampler.seed, chain, state.sweep + 1)
+        gibbs_sweep(sampler.model, self.data, state, draws, sampler.form)
+        _record(self.traces[-1], state, self.watched.predict(state))
+        after = self.done[-1] - 1 - sampler.burn_in
+        averaged = after >= 0 and after % sampler.thin == 0
+        if self.target is not None:
+            self.curve.append(self.target.take(state, averaged))
+        if self.judge is not None:
+            self.judged.append(self.judge.take(state, averaged))
+        every = (sampler.sweeps - sampler.burn_in) // self.each if self.each else 0
+        if every and after >= 0 and after % every == 0 and after // every < self.each:
+            self.kept.add(state, chain)
+        if after >= 0 and self.judged and self.waiting.ends(self.judged[-1]):
+            self.ended = "the validation error has stopped falling"
+            self.resting = True
+        if self.done[-1] == sampler.sweeps:
+            self.resting = True
+        self.whole = True
+
+    def _begin(self, start: State | Literal["random"]) -> None:
+        model, seed = self.sampler.model, self.sampler.seed
+        self.states.append(
+            random_start(model, self.data, seed, len(self.states))
+            if start == "random"
+            else checked_start(start, model, self.data)
+        )
+        self.traces.append({})
+        self.waiting = Patience(self.patience)
+        self.resting = False
+
+
+def _record(trace: dict[str, list[float]], state: State, predictions: Array) -> None:
+    values: dict[str, Any] = {"noise precision": state.tau}
+    for name, side in (("user", state.user), ("item", state.item)):
+        values[f"{name} prior, log det"] = np.linalg.slogdet(side.precision)[1]
+        if len(side.W):
+            size = float(np.mean(side.offset[:, 1:] ** 2)) if side.size > 1 else 0.0
+            values[f"{name} offset, mean square"] = size
+    for number, value in enumerate(predictions):
+        values[f"prediction {number + 1}"] = value
+    for key, value in values.items():
+        trace.setdefault(key, []).append(float(value))
