@@ -80,8 +80,8 @@ class Chains:
             self.curve.append(self.target.take(state, averaged))
         if self.judge is not None:
             self.judged.append(self.judge.take(state, averaged))
-        every = (sampler.sweeps - sampler.burn_in) // self.each if self.each else 0
-        if every and after >= 0 and after % every == 0 and after // every < self.each:
+        span = sampler.sweeps - sampler.burn_in  # of which every so many is kept, the last for sure
+        if after >= 0 and (after + 1) * self.each // span > after * self.each // span:
             self.kept.add(state, chain)
         if after >= 0 and self.judged and self.waiting.ends(self.judged[-1]):
             self.ended = "the validation error has stopped falling"
