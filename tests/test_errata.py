@@ -293,6 +293,15 @@ def test_prediction_with_side_features():
         assert np.allclose(found, said) == same
 
 
+def test_errors_by_bin():
+    """Weighted as the bins are defined, they are far below the overall errors of Table 2."""
+    from bayesmf.report import paper
+
+    for name, cell in (("no-side-constant", ("no-side", "gibbs", "constant")),
+                       ("side-constant", ("side", "gibbs", "constant"))):  # fmt: skip
+        assert paper.overall_of_bins(name) < paper.OVERALL["ml-1m"][cell] - 0.015
+
+
 def test_every_test_that_the_page_names_is_here():
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
     assert len(named) >= 14
