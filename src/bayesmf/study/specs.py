@@ -38,7 +38,7 @@ class Lengths:
         if quick:
             return cls(rank, 60, 10, 15, 200, 60, 20, 40)
         if data == "epinions":
-            return cls(rank, 150, 20, 25, 300, 60, 20, 60)
+            return cls(rank, 150, 20, 15, 150, 40, 10, 30)
         return cls(rank)
 
 
