@@ -87,7 +87,7 @@ def _verb(change: Change) -> str:
 def _amount(change: Change) -> str:
     """How much, as a size where the direction is known."""
     if change.sign == 0:
-        return f" (lower by {change})"
+        return f" ({-change.value:+.2f} % [{-change.high:+.2f}, {-change.low:+.2f}])"
     low, high = sorted((abs(change.low), abs(change.high)))
     return f" by {abs(change.value):.2f} % [{low:.2f}, {high:.2f}]"
 
