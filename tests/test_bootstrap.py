@@ -14,7 +14,8 @@ def squares(rng, users: int, better: float):
 
 
 def test_the_value_is_the_change_in_rmse():
-    before, after = np.array([4.0, 0.0, 5.0]), np.array([1.0, 0.0, 3.0])
+    before, after = np.array([4.0, 0.0, 5.0] * 4), np.array([1.0, 0.0, 3.0] * 4)
+    before, after = np.tile(before, 2), np.tile(after, 2)
     change = paired_change(before, after)
     assert abs(change.value - 100 * (1 - np.sqrt(4 / 9))) < 1e-12
     assert change.low <= change.value <= change.high
@@ -53,6 +54,13 @@ def test_order_of_users_and_their_blocks_do_not_matter(monkeypatch):
     whole = paired_change(before, after)
     monkeypatch.setattr(module, "CELLS", 1000)
     assert paired_change(before, after) == whole
+
+
+def test_few_users_cannot_be_told():
+    change = paired_change(np.full(9, 2.0), np.full(9, 1.0))
+    assert change.value > 0
+    assert change.sign == 0
+    assert np.isnan(change.low)
 
 
 def test_nobody_to_resample():

@@ -84,7 +84,7 @@ def test_numbers_as_ids(tmp_path):
     lines = [f"{u},{i},{1 + (u * i) % 5}" for u in range(1, 9) for i in range(10, 16)]
     (tmp_path / "r.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
     run("fit", tmp_path / "r.csv", "--rank", 2, "--sweeps", 30, "--out", tmp_path / "f", "--quiet")
-    (tmp_path / "p.csv").write_text("user,item\n1,10\n01,10\nann,10\n99999999999999999999,11\n")
+    (tmp_path / "p.csv").write_text("user,item\n1, 10\n01,10\nann,10\n99999999999999999999,11\n")
     rows = [json.loads(line) for line in run("predict", tmp_path / "f", tmp_path / "p.csv", "--json"
                                              ).splitlines()]  # fmt: skip
     assert [row["known"] for row in rows] == ["hot", "new user", "new user", "new user"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -115,8 +116,6 @@ def test_frames_come_back_in_kind():
 
 
 def test_probabilities_add_up_and_follow_the_mixture():
-    from dataclasses import replace
-
     fit = fitted("no side, robust")
     fit.known = replace(fit.posterior, scale=bayesmf.Scale(-1, 1, 0.5))
     user, item = TRAIN.users.values[1], TRAIN.items.values[0]
@@ -162,14 +161,19 @@ def test_recommendations_by_caution_and_by_chance():
         s = fit.draws[number]
         draws.append(TRAIN.mean + s.user.x[:, :1] + s.item.x[:, 0]
                      + s.user.x[:, 1:3] @ s.item.x[:, 1:3].T)  # fmt: skip
+    rated = TRAIN.by_user.counts > 0, TRAIN.by_item.counts > 0  # the others are strangers
+    users, items = (ids.values[few] for ids, few in zip((TRAIN.users, TRAIN.items), rated,
+                                                        strict=True))  # fmt: skip
+    draws = [d[rated[0]][:, rated[1]] for d in draws]
     lower = np.mean(draws, axis=0) - np.std(draws, axis=0)
-    table = fit.recommend(n=1, rank_by="lower", exclude_seen=False).to_pydict()
-    assert table["item"] == list(TRAIN.items.values[lower.argmax(axis=1)])
-    one = fit.recommend(n=7, rank_by="thompson", exclude_seen=False, seed=1).to_pydict()
-    again = fit.recommend(n=7, rank_by="thompson", exclude_seen=False, seed=1).to_pydict()
+    options = {"exclude_seen": False, "items": items}
+    table = fit.recommend(users, n=1, rank_by="lower", **options).to_pydict()
+    assert table["item"] == list(items[lower.argmax(axis=1)])
+    one = fit.recommend(users, n=len(items), rank_by="thompson", seed=1, **options).to_pydict()
+    again = fit.recommend(users, n=len(items), rank_by="thompson", seed=1, **options).to_pydict()
     assert one == again
-    best = np.array(one["score"]).reshape(TRAIN.n_users, 7)
-    for place in range(TRAIN.n_users):  # each user's scores are those of one draw
+    best = np.array(one["score"]).reshape(len(users), len(items))
+    for place in range(len(users)):  # each user's scores are those of one draw
         matches = [np.allclose(np.sort(d[place])[::-1], best[place], rtol=1e-4) for d in draws]
         assert any(matches)
     with pytest.raises(DataError, match="rank_by='luck'"):
@@ -287,7 +291,7 @@ def test_shares_are_what_a_rating_adds_to_the_conditional_mean(name):
 
 def test_explaining_without_ratings_at_hand():
     fit = fitted()
-    bare = SavedFit(bayesmf.inference.posterior.replace(fit.posterior, seen=None))
+    bare = SavedFit(replace(fit.posterior, seen=None))
     told = bare.explain(TRAIN.users.values[0], TRAIN.items.values[0])
     assert "ratings" not in told
     with pytest.raises(DataError, match="not at hand"):
@@ -407,3 +411,82 @@ def test_bad_pairs_get_a_sentence():
 def test_explain_takes_the_posterior_alone():
     fit = fitted()
     assert "prediction" in explain(fit.posterior, 0, 0, None)
+
+
+@pytest.mark.parametrize("algorithm", [
+    Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40),
+    Variational(VARIANTS["no side"], updates=6), MAP(VARIANTS["no side"], penalty=1.0),
+])  # fmt: skip
+def test_replacing_what_is_known_moves_the_mean(algorithm):
+    fit = algorithm.fit(TRAIN)
+    user, items = TRAIN.users.values[1], TRAIN.items.values[:3]
+    new = Ratings.from_triplets(users=[user] * 3, items=items, ratings=[-9, -9, -9], scale=(-9, 9))
+    pair = [(user, items[0])]
+    before, after = (f.predict(pair)["mean"][0].as_py()
+                     for f in (fit, fit.fold_in(new, replace_known=True)))  # fmt: skip
+    assert after < before - 1
+
+
+def test_a_user_folded_into_an_estimate_is_at_the_minimum_of_its_energy():
+    """Ridge regression on the items, with the penalties of the estimate, whatever the scale."""
+    big = Ratings.from_triplets(
+        users=TRAIN.users.values[TRAIN.by_user.row_index],
+        items=TRAIN.items.values[TRAIN.by_user.index], ratings=10 * TRAIN.by_user.values,
+    )  # fmt: skip
+    for train, precision in ((TRAIN, "constant"), (big, "constant"), (big, "robust")):
+        model = replace(VARIANTS["no side"], precision=precision)
+        fit = MAP(model, penalty=2.0, bias_penalty=5.0).fit(train)
+        values = np.array([1.0, -2.0, 3.0]) * np.abs(train.values).max() / 3
+        new = Ratings.from_triplets(users=[700] * 3, items=train.items.values[:3], ratings=values)
+        y = fit.state.item.x[:, :3]
+        z = np.column_stack([np.ones(len(y)), y[:, 1:]])
+        left = values - fit.posterior.mean - y[:3, 0]
+        x = np.linalg.solve(z[:3].T @ z[:3] + np.diag([5.0, 2.0, 2.0]), z[:3].T @ left)
+        expected = fit.posterior.mean + y[:, 0] + z @ x
+        rated = train.by_item.counts > 0
+        pairs = [(700, item) for item in train.items.values]
+        found = fit.fold_in(new).predict(pairs)["mean"].to_numpy()
+        np.testing.assert_allclose(found[rated], expected[rated], rtol=1e-4, atol=1e-4)
+
+
+def test_users_folded_into_q_are_as_unsure_as_they_should_be():
+    """One rating leaves a user about whom less is known than about those with many."""
+    fit = Variational(VARIANTS["no side"], updates=6, keep=400).fit(TRAIN)
+    item = TRAIN.items.values[1]
+    new = Ratings.from_triplets(users=[700], items=TRAIN.items.values[:1], ratings=[1])
+    more = fit.fold_in(new).posterior
+    j = more.where("item", [item])
+    one = more.spread(more.where("user", [700]), j).doubt[0]
+    most = TRAIN.users.values[np.argmax(TRAIN.by_user.counts)]
+    assert one > more.spread(more.where("user", [most]), j).doubt[0]
+
+
+def test_users_by_series_and_frame():
+    fit = fitted()
+    ids = TRAIN.users.values[:2]
+    expected = fit.recommend(ids, 2)["item"].to_pylist()
+    assert isinstance(fit.recommend(pd.Series(ids), 2), pd.DataFrame)
+    assert isinstance(fit.recommend(pl.Series(ids), 2), pl.DataFrame)
+    assert isinstance(fit.recommend(pl.DataFrame({"userId": ids}), 2), pl.DataFrame)
+    for asked in (pd.Series(ids), pd.DataFrame({"user": ids, "x": [1, 2]}), pa.array(ids)):
+        assert list(fit.recommend(asked, 2)["item"].to_numpy()) == expected
+
+
+def test_quantiles_have_names_of_their_own():
+    names = fitted().predict(TRAIN, quantiles=[0.02, 0.025, 0.5, 0.995, 0.999]).column_names
+    assert names[4:-1] == ["q02", "q2.5", "q50", "q99.5", "q99.9"]
+
+
+def test_an_id_without_ratings_is_a_stranger():
+    fit = fitted("user side")
+    empty = TRAIN.users.values[-1]  # has an id and no rating
+    table = fit.predict([(empty, TRAIN.items.values[0]), (777, TRAIN.items.values[0])])
+    assert table["known"].to_pylist() == ["new user"] * 2
+    assert table["sd"][0] == table["sd"][1]
+
+
+def test_explaining_a_mean_field_explains_its_prediction():
+    fit = Variational(VARIANTS["user side"], updates=5).fit(TRAIN)
+    user, item = TRAIN.users.values[0], TRAIN.items.values[1]
+    predicted = fit.predict([(user, item)])["mean"][0].as_py()
+    assert np.isclose(fit.explain(user, item)["prediction"], predicted, rtol=1e-5)

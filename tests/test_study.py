@@ -59,6 +59,9 @@ def test_other_splits_have_the_tables_only():
     assert names[1] < names[0]
     assert "gibbs-side-only-truncated" in names[1]
     assert "vi-printed-no-side-robust" not in names[1]
+    asked = Study("demo", Path("nowhere"), quick=True, splits=2, only=("gibbs-side-robust",))
+    assert [(k, run.name) for k, run in asked.tasks()] == [(0, "gibbs-side-robust"),
+                                                           (1, "gibbs-side-robust")]  # fmt: skip
 
 
 def parts(path: Path, seed: int = 0):

@@ -26,6 +26,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         os.close(handle)
         try:
             yield Path(name)
+            _settle(Path(name))
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
         finally:
@@ -41,6 +42,9 @@ def whole_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> 
         made = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         try:
             yield made
+            for inside in made.rglob("*"):
+                if inside.is_file():
+                    _settle(inside)
             os.chmod(made, 0o777 & ~_umask())
             if path.exists():
                 aside = made.with_name(made.name + ".old")
@@ -51,6 +55,15 @@ def whole_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> 
                 os.replace(made, path)
         finally:
             shutil.rmtree(made, ignore_errors=True)
+
+
+def _settle(path: Path) -> None:
+    """On the disk before it gets its name, so that a power cut cannot leave an empty file."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> None:

@@ -31,8 +31,10 @@ def _ids(fit: Any, name: str, column: Any) -> Any:
     import numpy as np
     import pyarrow as pa
 
+    if column.null_count:
+        raise DataError(f"a {name} id in the pairs is empty; give every pair a {name}")
     distinct = column.dictionary_encode().combine_chunks()
-    values = [str(value) for value in distinct.dictionary.to_pylist()]
+    values = [_text(value) for value in distinct.dictionary.to_pylist()]
     known = fit.posterior.ids(name)
     if known.kind == "text":
         place = known.index(pa.array(values, pa.string()))
@@ -42,6 +44,21 @@ def _ids(fit: Any, name: str, column: Any) -> Any:
         numbers = np.array([v if v is not None and abs(v) < 2**63 else 0 for v in whole], np.int64)
         place = np.where([v is None or abs(v) >= 2**63 for v in whole], -1, known.index(numbers))
     return place[distinct.indices.to_numpy()].astype(np.int32)
+
+
+def _text(value: Any) -> str:
+    """An id as ratings files have it: blanks around it do not count, and 1.0 is 1."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def _ratings(fit: Any, path: str) -> Any:
+    """Ratings whose ids are of the model's kind."""
+    import bayesmf
+
+    kinds = {fit.posterior.ids(name).kind for name in ("user", "item")}
+    return bayesmf.load(path, ids="text" if kinds == {"text"} else "auto")
 
 
 def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
@@ -121,10 +138,8 @@ def recommend(
 
     Example: bayesmf recommend my-fit --user 42 -n 10
     """
-    import bayesmf
-
     fit = _load(model)
-    rated = bayesmf.load(str(seen)) if seen is not None else None
+    rated = _ratings(fit, str(seen)) if seen is not None else None
     asked: Any = None
     if users:
         kind = fit.posterior.users.kind
@@ -157,10 +172,8 @@ def fold_in(
 
     Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
     """
-    import bayesmf
-
     fit = _load(model, threads)
-    given = bayesmf.load(ratings)
+    given = _ratings(fit, ratings)
     before = len(fit.posterior.ids(side))
     more = fit.fold_in(given, side, replace_known=replace, seed=seed)
     more.save(out, overwrite=overwrite)
@@ -178,9 +191,8 @@ def evaluate(model: Path, test: str, threads: int | None, as_json: bool) -> None
 
     Example: bayesmf evaluate my-fit test.csv
     """
-    import bayesmf
-
-    facts = _load(model, threads).evaluate(bayesmf.load(test))
+    fit = _load(model, threads)
+    facts = fit.evaluate(_ratings(fit, test))
     if as_json:
         click.echo(to_json(facts))
         return

@@ -59,12 +59,29 @@ def _plain(given: Any) -> Pairs:
     return Pairs([user for user, _ in pairs], [item for _, item in pairs])
 
 
+def users_of(given: Any) -> tuple[Any, Any]:
+    """Ids from one id, a list, a column or a frame with a user column, and the frame's kind."""
+    if isinstance(given, str | int | np.integer):
+        given = [given]
+    try:
+        native = nw.from_native(given, eager_only=True, allow_series=True)
+    except TypeError:
+        return np.asarray(given), None
+    if isinstance(native, nw.Series):
+        return native.to_numpy(), given
+    names = [str(name) for name in native.columns]
+    roles = recognise(names, {}, "the frame", ("user",))
+    return native.get_column(native.columns[roles["user"]]).to_numpy(), given
+
+
 def frame_like(columns: Mapping[str, Any], like: Any = None) -> Any:
     """A frame of the kind of another one; a pyarrow table where there is none."""
     table = pa.table({name: _arrow(values) for name, values in columns.items()})
     if like is None or isinstance(like, pa.Table):
         return table
-    backend = nw.get_native_namespace(nw.from_native(like, eager_only=True))
+    if isinstance(like, pa.ChunkedArray | pa.Array):
+        return table
+    backend = nw.get_native_namespace(nw.from_native(like, eager_only=True, allow_series=True))
     return nw.from_arrow(table, backend=backend).to_native()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+LEAST = 10  # users: of fewer, resampling knows next to nothing
 CELLS = 4_000_000  # of the array of resampled users that is made at once
 
 
@@ -35,9 +36,12 @@ def paired_change(before: Array, after: Array, draws: int = 2000, seed: int = 0)
     same users in every draw, so what is hard about a user cancels.
     """
     before, after = before[before + after > 0], after[before + after > 0]
+    nothing = float("nan")
     if not len(before):
-        return Change(float("nan"), float("nan"), float("nan"))
+        return Change(nothing, nothing, nothing)
     value = 100 * (1 - np.sqrt(after.sum() / before.sum()))
+    if len(before) < LEAST:
+        return Change(float(value), nothing, nothing)
     generator = np.random.Generator(np.random.Philox(seed))
     found = []
     at_once = max(CELLS // len(before), 1)

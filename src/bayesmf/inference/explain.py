@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,25 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.inference.posterior import Posterior
-from bayesmf.model.state import Data, State, refresh_offset
+from bayesmf.model.state import Data, State, from_arrays, refresh_offset
 
 Array = NDArray[np.float64]
 
 
 def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) -> dict[str, Array]:
-    """The parts of one prediction, draw by draw; they add up to it.
+    """The parts of one prediction, draw by draw (or at the centre); they add up to it.
 
     mean + user bias + item bias + U_i'T_j + offset_i'T_j
     """
     found: dict[str, list[float]] = {}
-    for number in range(len(posterior)):
-        state = posterior.state(number)
+    data = None if rated is None else Data.of(rated, posterior.model, posterior.mean).user
+    for state in _states(posterior):
         x, y = state.user.x[user], state.item.x[item]
         size = posterior.model.size
         offset = np.zeros(size)
-        if rated is not None and len(state.user.W):
-            _with_offset(posterior, state, rated)
+        if data is not None and len(state.user.W):
+            state.user.offset = np.zeros((len(data.counts), size))
+            refresh_offset(state.user, data)
             offset = state.user.offset[user]
         values = {
             "mean": posterior.mean,
@@ -40,10 +42,13 @@ def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) 
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _with_offset(posterior: Posterior, state: State, rated: Ratings) -> None:
-    data = Data.of(rated, posterior.model, posterior.mean).user
-    state.user.offset = np.zeros((len(data.counts), posterior.model.size))
-    refresh_offset(state.user, data)
+def _states(posterior: Posterior) -> Iterator[State]:
+    """What a prediction is the mean of."""
+    if posterior.centre is not None:
+        yield from_arrays(posterior.centre)
+        return
+    for number in range(len(posterior)):
+        yield posterior.state(number)
 
 
 def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
@@ -64,8 +69,9 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
     own = model.features == "none" or model.has_own("user")
     free = slice(0, size if own and model.features != "none" else 1)
     c = float(max(len(which), 1)) ** -model.side_power
-    for number in range(len(posterior)):
-        state = posterior.state(number)
+    count = 0
+    for state in _states(posterior):
+        count += 1
         me, other = state.user, state.item
         z = other.x[which, :size].copy()
         z[:, 0] = 1.0
@@ -88,7 +94,7 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
                 direct = goal - lever[0] * weight @ z
             added += c * me.W[which, first:] @ direct[first:]
         total += added
-    return total / len(posterior)
+    return total / count
 
 
 def explain(
@@ -96,6 +102,8 @@ def explain(
 ) -> dict[str, Any]:
     """Parts of a prediction with their spread, and the ratings that matter most to it."""
     parts = parts_of(posterior, user, item, rated)
+    if rated is None and posterior.model.has_side("user"):  # what was rated is not at hand
+        parts["features"] = parts.pop("own features") + parts.pop("side features")
     told: dict[str, Any] = {
         "prediction": float(sum(values.mean() for values in parts.values())),
         "parts": {name: {"mean": float(values.mean()), "sd": float(values.std())}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from bayesmf.data.frames import Pairs, frame_like, pairs_of
+from bayesmf.data.frames import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ids import to_arrow
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
@@ -48,7 +48,7 @@ class Fitted:
         items = to_arrow(pairs.item, "item", lambda row: f"pair {row + 1}")
         if len(users) != len(items):
             raise DataError(f"{len(users)} users and {len(items)} items make no pairs")
-        return self.posterior.where("user", users), self.posterior.where("item", items)
+        return self.posterior.rated("user", users), self.posterior.rated("item", items)
 
     def predict(
         self, pairs: Any, *, quantiles: Sequence[float] = (0.05, 0.95), clip: bool = False
@@ -68,7 +68,8 @@ class Fitted:
         for quantile in quantiles:
             if not 0 < quantile < 1:
                 raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
-            columns[f"q{100 * quantile:02.0f}"] = spread.mean + ndtri(quantile) * spread.sd
+            name = f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
+            columns[name] = spread.mean + ndtri(quantile) * spread.sd
         if clip:
             scale = self.posterior.scale
             for name, values in columns.items():
@@ -96,13 +97,8 @@ class Fitted:
         may be recommended. A user who was not in training gets what most users like.
         """
         posterior = self.posterior
-        like = users if hasattr(users, "to_numpy") or hasattr(users, "columns") else None
-        if users is None:
-            asked = posterior.users.values
-        else:
-            users = [users] if isinstance(users, str | int | np.integer) else users
-            asked = users.values if hasattr(users, "kind") else np.asarray(users)
-        where = posterior.where("user", asked)
+        asked, like = (posterior.users.values, None) if users is None else users_of(users)
+        where = posterior.rated("user", asked)
         rated = seen.onto(posterior.users, posterior.items) if seen is not None else posterior.seen
         if exclude_seen and rated is None:
             raise DataError(
@@ -132,7 +128,7 @@ class Fitted:
             posterior = self.posterior.fold_in(
                 ratings, side, replace_known=replace_known, seed=seed
             )
-        return SavedFit(posterior, dict(self._traces()), dict(self._facts()))
+        return SavedFit(posterior, dict(self._traces()), dict(self._facts()), self.threads)
 
     def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:
         """RMSE, MAE, log score, CRPS and coverage, overall and by how much the user rated.
@@ -142,8 +138,8 @@ class Fitted:
         if not isinstance(test, Ratings):
             test = Ratings.from_frame(test)
         posterior, rows = self.posterior, test.by_user
-        user = posterior.where("user", test.users.values)
-        item = posterior.where("item", test.items.values)
+        user = posterior.rated("user", test.users.values)
+        item = posterior.rated("item", test.items.values)
         with using(self.threads):
             spread = posterior.spread(user[rows.row_index], item[rows.index])
         known = np.append(posterior.user_counts, 0)[user]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.inference.bound import Beliefs
+from bayesmf.kernels.philox import normals
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State, to_arrays
@@ -47,11 +48,12 @@ def _spread(
     first: int = 0,
 ) -> None:  # fmt: skip
     """Add noise of the rows' covariances to every draw, in place."""
-    noise = [d.of(stream).normals(*values.shape[1:]) for d in draws]
     for begin in range(0, len(cov), CHUNK):
         span = slice(begin, begin + CHUNK)
         C = unpack(cov[span])[:, first:, first:]
         vectors = np.linalg.eigh(C)  # bias-only rows have singular covariances
         half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
-        for number, each in enumerate(noise):
-            values[number, span, first:] += np.einsum("kab,kb->ka", half, each[span, first:])
+        noise = np.empty((len(C), values.shape[2]))
+        for number, each in enumerate(draws):
+            normals(each.of(stream).place(0), begin, noise)
+            values[number, span, first:] += np.einsum("kab,kb->ka", half, noise[:, first:])

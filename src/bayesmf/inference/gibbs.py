@@ -19,7 +19,7 @@ from bayesmf.inference.checkpoint import Checkpoint, describe, opened
 from bayesmf.inference.fitted import Fitted
 from bayesmf.inference.kept import Kept
 from bayesmf.inference.map import map_start
-from bayesmf.inference.posterior import Posterior, draws_of
+from bayesmf.inference.posterior import Posterior, affordable, draws_of
 from bayesmf.inference.run import (
     Callback,
     Clock,
@@ -34,7 +34,7 @@ from bayesmf.model.spec import Model
 from bayesmf.model.state import State, checked_start
 
 Array = NDArray[np.float64]
-KEPT, KEPT_BYTES = 100, 1 << 29
+KEPT = 100
 
 
 @dataclass
@@ -172,10 +172,7 @@ class Gibbs:
         """Draws to keep of each chain."""
         if self.keep is not None:
             return self.keep
-        sides = self.model.has_side("user") * train.n_items
-        sides += self.model.has_side("item") * train.n_users
-        size = 4 * (self.model.size + 2) * (train.n_users + train.n_items + sides)
-        wanted = min(KEPT, max(KEPT_BYTES // size, KEPT // 10)) // self.chains
+        wanted = affordable(self.model, train, KEPT) // self.chains
         return max(min(wanted, self.sweeps - self.burn_in), 1)
 
     def _estimate(

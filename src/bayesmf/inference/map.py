@@ -153,8 +153,7 @@ class MAP:
         run = best[2]
         run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
         run.threads = self.threads
-        whole = Posterior.of(self.model, train, draws_of(run.state), run.state)
-        run.known = replace(whole, mean=run.centred)
+        run.known = _posterior(self.model, train, run)
         return run
 
     def _stages(
@@ -228,6 +227,19 @@ class MAP:
             return energy(data, state)
 
         return step
+
+
+def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
+    """The estimate as the one draw of a posterior.
+
+    The energy has penalties where a posterior has precisions: those are tau times these.
+    """
+    state = copy.deepcopy(fit.state)
+    for side in (state.user, state.item):
+        side.precision *= state.tau
+        side.W_precision *= state.tau
+    whole = Posterior.of(model, train, draws_of(state), state)
+    return replace(whole, mean=fit.centred)
 
 
 def coordinate_sweep(model: Model, data: Data, state: State) -> None:

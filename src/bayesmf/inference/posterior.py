@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,16 +15,16 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
-from bayesmf.inference.fold_in import fold_in
+from bayesmf.inference.joined import joined
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, State, from_arrays, to_arrays
 from bayesmf.prob.distributions import Gamma, TruncatedGamma
-from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 SIDES: tuple[Name, Name] = ("user", "item")
+BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
 
 
@@ -216,6 +216,12 @@ class Posterior:
         """The index of each id, -1 where it is unknown."""
         return self.ids(name).index(ids)
 
+    def rated(self, name: Name, ids: Any) -> Index:
+        """The same, and -1 too for those who have an id but no rating: they are strangers."""
+        counts = np.append(self.user_counts if name == "user" else self.item_counts, 0)
+        found = self.where(name, ids)
+        return np.where(counts[found] > 0, found, -1).astype(np.int32)
+
     def fold_in(
         self, ratings: Ratings, side: Name = "user", *, replace_known: bool = False, seed: int = 0
     ) -> Posterior:
@@ -232,65 +238,14 @@ class Posterior:
                 "their ratings out, or have what is known replaced (replace_known=True, --replace)"
             )
         given = ratings.onto(mine, self.items) if side == "user" else ratings.onto(self.users, mine)
-        data = Data.of(given, self.model, self.mean)
-        folded = [self._folded(k, data, side, seed) for k in range(len(self))]
-        return _joined(self, side, mine, data, folded)
-
-    def _folded(self, number: int, data: Data, side: Name, seed: int) -> dict[str, Array]:
-        """The new rows of one draw; of a MAP estimate, the new rows at their mean."""
-        model, state = self.model, self.state(number)
-        draws = Draws(seed, number + 1)
-        new = fold_in(model, state, data, draws, name=side, sample=self.centre is None)
-        me, other = new.sides(side)
-        parts = {"x": me.x[:, : model.size], "noise": me.noise, "spread": me.spread}
-        if len(other.W):  # their side features for the other side: nothing is known of those
-            first = model.first_side
-            half = np.linalg.cholesky(np.linalg.inv(other.W_precision[first:, first:]))
-            W = np.tile(other.W_mean, (len(me.x), 1))
-            if self.centre is None:
-                W[:, first:] += draws.of(60).normals(len(me.x), model.size - first) @ half.T
-            parts["W"] = W
-        return parts
+        return joined(self, side, mine, Data.of(given, self.model, self.mean), seed)
 
 
-def _joined(
-    old: Posterior, side: Name, mine: Ids, data: Data, folded: list[dict[str, Array]]
-) -> Posterior:
-    """Old and new rows together, by ascending id; the new ones win."""
-    before = old.ids(side)
-    kept = np.setdiff1d(np.arange(len(before)), before.index(mine.values))
-    values = np.concatenate([before.values[kept], mine.values])
-    order = np.argsort(values, kind="stable")
-    other: Name = "item" if side == "user" else "user"
-
-    def merged(rows: Any, new: Array) -> Any:
-        return np.concatenate([rows[kept], new.astype(np.float32)])[order]
-
-    draws = dict(old.draws)
-    for part in ("x", "noise", "spread"):
-        name = f"{side}.{part}"
-        draws[name] = np.stack(
-            [merged(rows, new[part]) for rows, new in zip(old.draws[name], folded, strict=True)]
-        )
-    if "W" in folded[0]:
-        name = f"{other}.W"
-        draws[name] = np.stack(
-            [merged(rows, new["W"]) for rows, new in zip(old.draws[name], folded, strict=True)]
-        )
-    centre = None
-    if old.centre is not None:
-        centre = dict(old.centre)
-        for name, values_ in draws.items():
-            if values_.shape[1:] != old.centre[name].shape:
-                part = name.split(".")[1]
-                mean = np.mean([new[part] for new in folded], axis=0)
-                centre[name] = merged(old.centre[name], mean)
-    counts = {"user": old.user_counts, "item": old.item_counts}
-    added = data.user.counts if side == "user" else data.item.counts
-    counts[side] = np.concatenate([counts[side][kept], added])[order]
-    ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
-    return replace(old, users=ids["user"], items=ids["item"], draws=draws, centre=centre,
-                   user_counts=counts["user"], item_counts=counts["item"], seen=None)  # fmt: skip
+def affordable(model: Model, train: Ratings, most: int) -> int:
+    """How many draws fit into half a gigabyte: at most so many, and at least a tenth of it."""
+    W = model.has_side("user") * train.n_items + model.has_side("item") * train.n_users
+    size = 4 * (model.size + 2) * (train.n_users + train.n_items + W)
+    return min(most, max(BYTES // size, most // 10))
 
 
 def draws_of(state: State) -> dict[str, NDArray[np.float32]]:

@@ -70,7 +70,7 @@ def _scores(
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
     count = len(draws["tau"])
-    strangers = user < 0
+    strangers, unrated = user < 0, posterior.item_counts[items] == 0
     total: Floats = np.zeros((len(user), len(items)), np.float32)
     squares: Floats | None = np.zeros_like(total) if rank_by == "lower" else None
 
@@ -80,6 +80,8 @@ def _scores(
         if strangers.any():
             x[strangers] = posterior.stranger(draws, k, "user")[0]
         y = draws["item.x"][k][items]
+        if unrated.any():
+            y[unrated] = posterior.stranger(draws, k, "item")[0]
         one, two = np.ones((len(x), 1), np.float32), np.ones((len(y), 1), np.float32)
         return np.hstack([x[:, :1], one, x[:, 1:size]]), np.hstack([two, y])
 

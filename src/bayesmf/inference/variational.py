@@ -18,7 +18,7 @@ from bayesmf.inference.bound import Beliefs, lower_bound
 from bayesmf.inference.fitted import Fitted
 from bayesmf.inference.from_q import draws_from
 from bayesmf.inference.map import map_start
-from bayesmf.inference.posterior import Posterior
+from bayesmf.inference.posterior import Posterior, affordable
 from bayesmf.inference.run import (
     Callback,
     Clock,
@@ -40,6 +40,7 @@ from bayesmf.prob.distributions import LOG_2PI, Gamma, NormalWishart, TruncatedG
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
+KEPT = 50
 NO_DRAWS = Draws(0).place()
 
 
@@ -149,7 +150,7 @@ class Variational:
     clamp: bool = False
     seed: int = 0
     threads: int | None = None
-    keep: int = 50  # draws from Q, to predict from
+    keep: int | None = None  # draws from Q; 50, or fewer on large data
 
     def __post_init__(self) -> None:
         check_threads(self.threads)
@@ -161,7 +162,7 @@ class Variational:
                 raise DataError(
                     f"{name}={getattr(self, name)!r}: choose one of {', '.join(allowed)}"
                 )
-        if self.keep < 2:
+        if self.keep is not None and self.keep < 2:
             raise DataError(f"keep={self.keep}: draw 2 or more from Q")
         if self.updates < 1:
             raise DataError(f"updates={self.updates}: choose 1 or more")
@@ -194,9 +195,10 @@ class Variational:
                 model = map_driven(model, state)
             fit = self._run(model, data, state, train, test, validation, patience, clock)
         fit.threads = self.threads
+        keep = self.keep or affordable(self.model, train, KEPT)
         fit.made = lambda done: Posterior.of(
             done.model, train, draws_from(done.model, done.state, done.q.beliefs, done.q.tau,
-                                          self.keep, self.seed), done.state,
+                                          keep, self.seed), done.state,
         )  # fmt: skip
         return fit
 

@@ -47,9 +47,18 @@ class Reader:
             self._read[split, name] = self.results[split, name]
         return self._read[split, name]
 
+    @cached_property
+    def common(self) -> list[int]:
+        """The splits that every run has which has more than the first: others would compare
+        different things.
+        """
+        names = [f"{i}-{f}-{p}" for i in INFERENCES for f in FEATURES for p in PRECISIONS]
+        names += [f"gibbs-both-sides-{p}" for p in PRECISIONS]
+        return self.shared(*(name for name in names if self.has(name)))
+
     def over_splits(self, name: str, key: str = "rmse") -> Array:
-        """A number of a run, on every split that has it."""
-        return np.array([self(name, split)[key] for split in self.results.splits(name)], float)
+        """A number of a run, on every split that all have."""
+        return np.array([self(name, split)[key] for split in self.common], float)
 
     def mean(self, name: str, key: str = "rmse") -> float:
         """The same, averaged."""
@@ -77,7 +86,7 @@ class Reader:
     def shared(self, *names: str) -> list[int]:
         """The splits on which all these runs are done."""
         found = [set(self.results.splits(name)) for name in names]
-        return sorted(set.intersection(*found))
+        return sorted(set.intersection(*found)) if found else []
 
     def by_bin(self, name: str, splits: Sequence[int]) -> Array:
         """RMSE by user frequency, of the ratings of all these splits together."""

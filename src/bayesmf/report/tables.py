@@ -13,8 +13,8 @@ from bayesmf.study.specs import GIVEN, WIDTHS
 
 FALLING = 0.001  # of RMSE
 MAP_NOTE = (
-    "MAP finds precisions after the features, so its error is the same for all three; its "
-    "intervals are not."
+    "MAP is made from nine tenths of the training ratings, the rest says when to stop. It finds "
+    "precisions after the features, so its error is the same for all three; its intervals are not."
 )
 VI_NOTE = (
     "VI starts from MAP by coordinates, with the MAP-driven prior. Its error is that after the "
@@ -162,26 +162,27 @@ def change_table(
     splits = read.shared(before, after)
     errors = [read.by_bin(before, splits), read.by_bin(after, splits)]
     counts = read.test_counts(splits, before)
-    told = paper.by_frequency(
-        read.data, before.removeprefix("gibbs-"), after.removeprefix("gibbs-"), len(read.labels)
-    )
+    told = None
+    if not read.study.get("own bins"):
+        told = paper.by_frequency(
+            read.data, before.removeprefix("gibbs-"), after.removeprefix("gibbs-"), len(read.labels)
+        )
     rows: list[list[Cell | str]] = []
     for k, label in enumerate([*read.labels, "all"]):
         whole = k == len(read.labels)
         change = read.change(before, after, None if whole else k)
         one, two = (
-            (errors[0][k], errors[1][k])
-            if not whole
-            else tuple(np.sqrt(np.average(e**2, weights=counts)) for e in errors)
+            float(np.sqrt(read.squares(name, splits).sum() / counts.sum()) if whole else each[k])
+            for name, each in zip((before, after), errors, strict=True)
         )
         kind = {1: "good", -1: "bad", 0: "unsure"}[change.sign]
         users = len(read.bin_of_user) if whole else int((read.bin_of_user == k).sum())
         row: list[Cell | str] = [
             label, f"{users:,}", f"{counts.sum() if whole else counts[k]:,}",
-            Cell(number(one), float(one), "best" if one < two else ""),
-            Cell(number(two), float(two), "best" if two < one else ""),
-            Cell(f"{change.value:+.2f}", change.value, kind),
-            Cell(f"[{change.low:+.2f}, {change.high:+.2f}]", change.low),
+            Cell(number(one), one, "best" if one < two else ""),
+            Cell(number(two), two, "best" if two < one else ""),
+            Cell(_signed(change.value), change.value, kind),
+            Cell(f"[{_signed(change.low)}, {_signed(change.high)}]", change.low),
             {1: "lower", -1: "higher", 0: "cannot be told"}[change.sign],
         ]  # fmt: skip
         if told:
@@ -212,6 +213,10 @@ def change_table(
         id_, title, f"Test RMSE under Gibbs sampling. A change above zero is a lower error.{over}",
         headings, rows, 1, notes,
     )  # fmt: skip
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}" if np.isfinite(value) else NONE
 
 
 def calibration(read: Reader, key: str, title: str, ideal: float | None) -> Table:

@@ -77,7 +77,9 @@ class Study:
 
     def tasks(self) -> list[Task]:
         """All runs, by split."""
-        every = tuple(name for name in self.names if name in ON_EVERY_SPLIT)
+        every = tuple(
+            name for name in self.names if name in ON_EVERY_SPLIT or name not in EXPERIMENTS
+        )
         return [
             (split, run)
             for split in range(self.splits)
@@ -119,6 +121,7 @@ class Study:
             "splits": self.splits,
             "lengths": asdict(self.lengths),
             "bins": list(uppers),
+            "own bins": bool(self.bins),
             "bin_labels": FrequencyBins(uppers, bins.totals).labels,
             "split": cut.describe(),
         }

@@ -1,0 +1,80 @@
+"""A posterior with new rows in it, folded in draw by draw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ids import Ids
+from bayesmf.inference.fold_in import fold_in
+from bayesmf.model.spec import Model
+from bayesmf.model.state import Data, Name, State, from_arrays
+from bayesmf.prob.draws import Draws
+
+if TYPE_CHECKING:
+    from bayesmf.inference.posterior import Posterior
+
+Array = NDArray[np.float64]
+STRANGE = 60  # the random stream of what nothing is known of
+
+
+def joined(old: Posterior, side: Name, mine: Ids, data: Data, seed: int) -> Posterior:
+    """Old and new rows together, by ascending id; the new ones win."""
+    before = old.ids(side)
+    kept = np.setdiff1d(np.arange(len(before)), before.index(mine.values))
+    values = np.concatenate([before.values[kept], mine.values])
+    order = np.argsort(values, kind="stable")
+
+    def merged(rows: Any, new: Array) -> Any:
+        return np.concatenate([rows[kept], new.astype(np.float32)])[order]
+
+    many = len(old) > 1
+    folded = [_folded(old.model, old.state(k), data, side, Draws(seed, k + 1), many)
+              for k in range(len(old))]  # fmt: skip
+    draws = dict(old.draws)
+    for name in folded[0]:
+        pairs = zip(old.draws[name], folded, strict=True)
+        draws[name] = np.stack([merged(rows, new[name]) for rows, new in pairs])
+    centre = None
+    if old.centre is not None:
+        centre = dict(old.centre)
+        new = _folded(old.model, from_arrays(old.centre), data, side, Draws(seed), False)
+        for name, rows in new.items():
+            centre[name] = merged(old.centre[name], rows)
+    counts = {"user": old.user_counts, "item": old.item_counts}
+    added = data.user.counts if side == "user" else data.item.counts
+    counts[side] = np.concatenate([counts[side][kept], added])[order]
+    ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
+    return replace(old, users=ids["user"], items=ids["item"], draws=draws, centre=centre,
+                   user_counts=counts["user"], item_counts=counts["item"], seen=None)  # fmt: skip
+
+
+def _folded(
+    model: Model, state: State, data: Data, side: Name, draws: Draws, sample: bool
+) -> dict[str, Array]:
+    """The new rows of one state, by the names of their arrays.
+
+    At a point, as a MAP estimate is, every rating weighs the same, as when it was made.
+    """
+    if not sample:
+        flat = {"noise": np.ones(len(state.item.x))}, {"noise": np.ones(len(state.user.x))}
+        state = replace(state, item=replace(state.item, **flat[0]),
+                        user=replace(state.user, **flat[1]))  # fmt: skip
+        model = replace(model, precision="constant")
+    new = fold_in(model, state, data, draws, name=side, sample=sample)
+    me, others = new.sides(side)
+    other: Name = "item" if side == "user" else "user"
+    rows: dict[str, Array] = {
+        f"{side}.x": me.x[:, : model.size], f"{side}.noise": me.noise, f"{side}.spread": me.spread,
+    }  # fmt: skip
+    if len(others.W):  # their side features for the other side: nothing is known of those
+        first = model.first_side
+        half = np.linalg.cholesky(np.linalg.inv(others.W_precision[first:, first:]))
+        W = np.tile(others.W_mean, (len(me.x), 1))
+        if sample:
+            W[:, first:] += draws.of(STRANGE).normals(len(me.x), model.size - first) @ half.T
+        rows[f"{other}.W"] = W
+    return rows
