@@ -19,6 +19,7 @@ from bayesmf.plain import to_json
 if TYPE_CHECKING:
     from bayesmf.model.spec import Model
 
+LONG = 20  # seconds from which a run is worth a forecast
 FEATURES = {"none": "none", "no-side": "user-item", "side": "side", "side-only": "side-only"}
 
 
@@ -125,6 +126,8 @@ def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **opti
                 stage.update(name=progress.stage, since=progress.seconds, first=done)
             seconds = progress.seconds - stage["since"]
             rate = (done - stage["first"]) / seconds if seconds > 0 else 0.0
+            if done - stage["first"] == 2 and not quiet and total / rate > LONG:
+                bar.console.print(_forecast(algorithm, train, total, rate), highlight=False)
             bar.update(
                 task, completed=done, total=total, rate=f"{rate:.1f} sweeps/s" if rate else "",
                 rmse="" if progress.rmse is None else f"RMSE {progress.rmse:.4f}",
@@ -136,6 +139,21 @@ def fit_with_progress(algorithm: Any, train: Any, test: Any, quiet: bool, **opti
     for warning in caught:
         console.print(f"Warning: {warning.message}", style="yellow", highlight=False)
     return fit
+
+
+def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
+    """What a long run will take."""
+    model, rows = algorithm.model, train.n_users + train.n_items
+    W = model.has_side("user") * train.n_items + model.has_side("item") * train.n_users
+    numbers = (rows + W) * (model.size + 8)
+    if hasattr(algorithm, "updates"):  # covariances, of W and of what W adds as well
+        numbers += (rows + 3 * W) * model.size * (model.size + 1) // 2
+    elif hasattr(algorithm, "chains"):
+        numbers += (rows + W) * (model.size + 2) * algorithm.kept(train) * algorithm.chains // 2
+    memory = (8 * numbers + 2 * train.nbytes) / 1e9
+    left = total / rate
+    time = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
+    return f"{total} sweeps at {1 / rate:.2g} s: about {time}; about {memory:.1f} GB of memory"
 
 
 def by_frequency(fit: Any, parts: list[Any], test: Any) -> list[dict[str, Any]]:

@@ -143,7 +143,7 @@ class Gibbs:
             folder = saved = None
             if keep_in is not None:
                 folder = stack.enter_context(whole_folder(Path(keep_in)))
-            each = self._kept(train)
+            each = self.kept(train)
             kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)
             run = Chains(self, train, test, validation, patience, kept, each)
@@ -168,7 +168,7 @@ class Gibbs:
             fit.threads = self.threads
         return fit
 
-    def _kept(self, train: Ratings) -> int:
+    def kept(self, train: Ratings) -> int:
         """Draws to keep of each chain."""
         if self.keep is not None:
             return self.keep
