@@ -153,7 +153,8 @@ def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
     memory = (8 * numbers + 2 * train.nbytes) / 1e9
     left = total / rate
     time = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
-    return f"{total} sweeps at {1 / rate:.2g} s: about {time}; about {memory:.1f} GB of memory"
+    size = f"{memory:.1f} GB" if memory >= 1 else f"{1000 * memory:.0f} MB"
+    return f"{total} sweeps at {1 / rate:.2g} s: about {time}; about {size} of memory"
 
 
 def by_frequency(fit: Any, parts: list[Any], test: Any) -> list[dict[str, Any]]:
