@@ -15,6 +15,7 @@ from bayesmf.study.specs import GIVEN, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
 EQUAL = 1e-4  # of RMSE: no difference to speak of
+LITTLE = 0.01  # per cent: the same
 GIBBS, SIDE, SIDE_ROBUST = (
     f"gibbs-{name}" for name in ("no-side-constant", "side-constant", "side-robust")
 )
@@ -65,11 +66,12 @@ def _side(read: Reader) -> Iterator[Finding]:
         f"{_verb(whole)} that of all users together{_amount(whole)}.", "plain",
     )  # fmt: skip
     changes = [read.change(GIBBS, SIDE, k) for k in range(len(read.labels))]
-    helped = [users_of(read.labels[k]) for k, c in enumerate(changes) if c.sign > 0]
-    first, last = changes[0].sign > 0, changes[-1].sign > 0
-    middle = [c.sign > 0 for c in changes[1:-1]]
+    real = [change.sign > 0 and change.value >= LITTLE for change in changes]
+    helped = [users_of(label) for label, is_real in zip(read.labels, real, strict=True) if is_real]
+    first, last, middle = real[0], real[-1], real[1:-1]
     text = (
-        "Side features lower the error for certain (the interval excludes zero) in "
+        f"Side features lower the error, by {LITTLE:g} % or more and for certain (the interval "
+        "excludes zero), in "
         f"{len(helped)} of {len(changes)} bins"
     )
     text += f": {', '.join(helped)}." if helped else "."
