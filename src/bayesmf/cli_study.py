@@ -52,7 +52,7 @@ class Display:
         done = event.done - self.first[0]
         if done < 0.02 * (event.total - self.first[0]):
             return ""
-        left = (event.total - event.done) * (event.seconds - self.first[1]) / done
+        left = max(event.total - event.done, 0.0) * (event.seconds - self.first[1]) / done
         return f"about {_words(left)} left"
 
 
