@@ -147,6 +147,8 @@ def test_more_can_be_added_to_a_study(tiny_ratings, tmp_path):
     out = tmp_path / "out"
     for words in (("--only", "map-none-constant"), ("--only", "gibbs-none-constant", "--resume")):
         subprocess.run(command(tiny_ratings, out, *words), check=True, capture_output=True)
+        (out / "split-0" / ".left-by-a-kill").mkdir(exist_ok=True)
+    subprocess.run(command(tiny_ratings, out, *words), check=True, capture_output=True)
     assert {p.name for p in (out / "split-0").iterdir()} == {
         "users", "map-none-constant", "gibbs-none-constant",
     }  # fmt: skip
