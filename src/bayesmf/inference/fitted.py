@@ -109,8 +109,9 @@ class Fitted:
         if items is not None:
             candidates = np.unique(posterior.where("item", items))
             candidates = candidates[candidates >= 0]
-        best, score = recommend(posterior, where, n, rank_by, rated if exclude_seen else None,
-                                candidates, seed)  # fmt: skip
+        with using(self.threads):
+            best, score = recommend(posterior, where, n, rank_by, rated if exclude_seen else None,
+                                    candidates, seed)  # fmt: skip
         row, column = np.nonzero(best >= 0)
         columns = {
             "user": np.asarray(asked)[row], "rank": column + 1,

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.inference.posterior import Posterior
+from bayesmf.kernels.ranking import largest, leave_out
+from bayesmf.model.state import Name
 from bayesmf.prob.draws import Draws
 
 Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
 RankBy = Literal["mean", "lower", "thompson"]
-CELLS = 4_000_000  # scores of users and items, and numbers of stacked draws, held at once
+CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
 
 
@@ -36,70 +41,69 @@ def recommend(
     n = min(n, len(items))
     best = np.full((len(user), n), -1, np.int32)
     scores = np.full((len(user), n), np.nan, np.float32)
-    rows = max(CELLS // max(len(items), 1), 1)
+    draws = posterior.draws
+    if posterior.centre is not None and rank_by == "mean":
+        draws = {name: values[None] for name, values in posterior.centre.items()}
+    y = _wide(posterior, draws, "item", np.where(posterior.item_counts[items] > 0, items, -1))
     chosen = (Draws(seed).of(61).uniforms(len(user))[:, 0] * len(posterior)).astype(int)
-    for begin in range(0, len(user), rows):
+    place = np.full(len(posterior.items), -1)
+    place[items] = np.arange(len(items))
+    rows = max(CELLS // max(*y.shape, 1), 1)
+
+    def fill(begin: int) -> None:
         span = slice(begin, begin + rows)
-        block = _scores(posterior, user[span], items, rank_by, chosen[span])
+        x = _wide(posterior, draws, "user", user[span])
+        block = _scores(x, y, posterior.model.size + 1, rank_by, chosen[span])
         if seen is not None:
-            _leave_out(block, user[span], items, seen)
-        top = np.argpartition(-block, n - 1, axis=1)[:, :n]
-        top.sort(axis=1)  # equal scores: the first item first
-        found = np.take_along_axis(block, top, axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")
-        scores[span] = np.take_along_axis(found, order, axis=1)
-        best[span] = items[np.take_along_axis(top, order, axis=1)]
+            leave_out(block, user[span], seen.by_user.starts, seen.by_user.index, place)
+        top = np.empty((len(block), n), np.int64)
+        largest(block, top)
+        best[span] = items[top]
+        scores[span] = np.take_along_axis(block, top, axis=1) + np.float32(posterior.mean)
+
+    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        for _ in pool.map(fill, range(0, len(user), rows)):
+            pass
     best[~np.isfinite(scores)] = -1
     return best, scores
 
 
-def _leave_out(block: Floats, user: Index, items: Index, seen: Ratings) -> None:
-    place = np.full(seen.n_items, -1)
-    place[items] = np.arange(len(items))
-    rows = seen.by_user
-    for k, i in enumerate(user):
-        if i >= 0:
-            rated = place[rows.index[rows.starts[i] : rows.starts[i + 1]]]
-            block[k, rated[rated >= 0]] = -np.inf
+def _wide(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: Index) -> Floats:
+    """(bias, 1, S) of users or (1, bias, T) of items in every draw, side by side.
 
-
-def _scores(
-    posterior: Posterior, user: Index, items: Index, rank_by: RankBy, chosen: NDArray[Any]
-) -> Floats:
-    draws, size = posterior.draws, posterior.model.size
-    if posterior.centre is not None and rank_by == "mean":
-        draws = {name: values[None] for name, values in posterior.centre.items()}
-    count = len(draws["tau"])
-    strangers, unrated = user < 0, posterior.item_counts[items] == 0
-    total: Floats = np.zeros((len(user), len(items)), np.float32)
-    squares: Floats | None = np.zeros_like(total) if rank_by == "lower" else None
-
-    def sides(k: int) -> tuple[Floats, Floats]:
-        """Rows such that their product is the prediction: (bias, 1, S) and (1, bias, T)."""
-        x = draws["user.x"][k][user]
+    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger.
+    """
+    count, width = len(draws["tau"]), posterior.model.size + 1
+    out = np.ones((len(rows), count, width), np.float32)
+    columns = [0, *range(2, width)] if name == "user" else range(1, width)
+    strangers = rows < 0
+    for k in range(count):
+        out[:, k, columns] = draws[f"{name}.x"][k][rows]
         if strangers.any():
-            x[strangers] = posterior.stranger(draws, k, "user")[0]
-        y = draws["item.x"][k][items]
-        if unrated.any():
-            y[unrated] = posterior.stranger(draws, k, "item")[0]
-        one, two = np.ones((len(x), 1), np.float32), np.ones((len(y), 1), np.float32)
-        return np.hstack([x[:, :1], one, x[:, 1:size]]), np.hstack([two, y])
+            mean = posterior.stranger(draws, k, name)[0]
+            out[:, k, columns] = np.where(strangers[:, None], mean, out[:, k, columns])
+    return out.reshape(len(rows), -1)
 
+
+def _scores(x: Floats, y: Floats, width: int, rank_by: RankBy, chosen: NDArray[Any]) -> Floats:
+    count = x.shape[1] // width
+    parts = [slice(k * width, (k + 1) * width) for k in range(count)]
+    if rank_by == "mean":
+        return np.asarray(x @ y.T / np.float32(count))
+    total: Floats = np.zeros((len(x), len(y)), np.float32)
     if rank_by == "thompson":
         for k in np.unique(chosen):
             mine = chosen == k
-            x, y = sides(int(k))
-            total[mine] = x[mine] @ y.T
-        return total + np.float32(posterior.mean)
-    at_once = max(CELLS // ((size + 1) * max(len(items), len(user))), 1) if squares is None else 1
-    for begin in range(0, count, at_once):
-        pairs = [sides(k) for k in range(begin, min(begin + at_once, count))]
-        part = np.hstack([x for x, _ in pairs]) @ np.hstack([y for _, y in pairs]).T
-        total += part
-        if squares is not None:
-            squares += part**2
+            total[mine] = x[mine, parts[k]] @ y[:, parts[k]].T
+        return total
+    squares: Floats = np.zeros_like(total)
+    for part in parts:
+        draw = x[:, part] @ y[:, part].T
+        total += draw
+        draw *= draw
+        squares += draw
     total /= count
-    if squares is not None:
-        spread = np.sqrt(np.maximum(squares / count - total**2, 0))
-        total -= np.float32(CAUTION) * spread
-    return total + np.float32(posterior.mean)
+    squares /= count
+    squares -= total * total
+    total -= np.float32(CAUTION) * np.sqrt(np.maximum(squares, 0))
+    return total

@@ -1,0 +1,60 @@
+"""The best columns of each row of scores; each thread has rows of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayesmf.kernels import serial
+
+
+@serial
+def leave_out(scores, user, starts, index, place):
+    """scores = -inf where the user of the row has rated; ``place`` is an item's column, or -1."""
+    for r in range(len(user)):
+        if user[r] >= 0:
+            for p in range(starts[user[r]], starts[user[r] + 1]):
+                column = place[index[p]]
+                if column >= 0:
+                    scores[r, column] = -np.inf
+
+
+@serial
+def _sift(value, column, at, end):
+    """Let the entry ``at`` of a heap sink below all that are smaller; the least is at 0.
+
+    Of equal values the later column is the smaller.
+    """
+    v, c = value[at], column[at]
+    while 2 * at + 1 < end:
+        down = 2 * at + 1
+        other = down + 1
+        if other < end and (
+            value[other] < value[down]
+            or (value[other] == value[down] and column[other] > column[down])
+        ):
+            down = other
+        if v < value[down] or (v == value[down] and c > column[down]):
+            break
+        value[at], column[at] = value[down], column[down]
+        at = down
+    value[at], column[at] = v, c
+
+
+@serial
+def largest(scores, out):
+    """out_r = the columns of the largest entries of scores_r, the largest first."""
+    width = out.shape[1]
+    for r in range(len(out)):
+        row = scores[r]
+        value = row[:width].copy()
+        column = np.arange(width)
+        for at in range(width // 2 - 1, -1, -1):
+            _sift(value, column, at, width)
+        for c in range(width, len(row)):
+            if row[c] > value[0]:
+                value[0], column[0] = row[c], c
+                _sift(value, column, 0, width)
+        for end in range(width - 1, -1, -1):  # the least goes last, and so on
+            out[r, end] = column[0]
+            value[0], column[0] = value[end], column[end]
+            _sift(value, column, 0, end)
