@@ -1,0 +1,153 @@
+"""What a user meets every day, measured on MovieLens 1M: intervals, new users, memory, speed.
+
+``python benchmarks/everyday.py [coverage] [fold-in] [recommend] [memory]`` prints tables for
+docs/results/everyday.md. Seconds are this machine's and this minute's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import bayesmf
+from bayesmf.data.random import generator
+from bayesmf.data.split import cold_start, rank_within_user
+from bayesmf.data.synthetic import World, generate
+
+SIDE = bayesmf.Model(rank=20, features="side")
+MODELS = {"side": SIDE, "default": bayesmf.Model.best(20)}
+LEVELS = ("0.5", "0.8", "0.95")
+GIVEN = (1, 2, 5, 10, 20)
+HELD_OUT = 500
+BIG = 20_000_000
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def head(*cells: str) -> None:
+    row(*cells)
+    row(":--", *["--:"] * (len(cells) - 1))
+
+
+def coverage() -> None:
+    """Test ratings inside their intervals, overall and by how much the user rated."""
+    train, test = bayesmf.split(bayesmf.load("ml-1m"), "paper", seed=0)
+    for name, model in MODELS.items():
+        fit = bayesmf.Gibbs(model, sweeps=400, chains=2, seed=0).fit(train)
+        facts = fit.evaluate(test)
+        print(f"\n{name}, 2 chains of 400 sweeps, seed 0\n")
+        head("ratings of the user", "test ratings", "RMSE", *(f"{float(k):.0%}" for k in LEVELS))
+        everyone = {**facts, "user ratings": "all", "test ratings": len(test)}
+        for part in (everyone, *facts["by user frequency"]):
+            shares = (f"{part[f'coverage {k}']:.1%}" for k in LEVELS)
+            row(part["user ratings"], f"{part['test ratings']:,}", f"{part['rmse']:.4f}", *shares)
+
+
+def fold_in() -> None:
+    """The error on users held out entirely, folded in and in a refit with their few ratings."""
+    kept = bayesmf.load("ml-1m").drop_unused()
+    able = int((kept.by_user.counts > max(GIVEN)).sum())
+    cut = cold_start(kept, 0, HELD_OUT / able, max(GIVEN))
+    # in the order of random keys, so that the few ratings are among the many
+    order = rank_within_user(cut.given, generator(0, 2).random_raw(len(cut.given)))
+    for name, model in MODELS.items():
+        algorithm = bayesmf.Gibbs(model, sweeps=200, seed=0)
+        base = algorithm.fit(cut.train.drop_unused())
+        print(f"\n{name}, 200 sweeps, seed 0, {HELD_OUT} users, {len(cut.test):,} test ratings\n")
+        head("ratings given", "folded in", "refitted", "difference", "users a second")
+        for given in GIVEN:
+            few = cut.given.select(order < given)
+            new = few.drop_unused()
+            base.fold_in(new)  # compiled by now
+            started = time.perf_counter()
+            folded = base.fold_in(new)
+            rate = HELD_OUT / (time.perf_counter() - started)
+            both = kept.select(np.isin(_keys(kept), np.append(_keys(cut.train), _keys(few))))
+            quick = folded.evaluate(cut.test)["rmse"]
+            slow = algorithm.fit(both).evaluate(cut.test)["rmse"]
+            row(given, f"{quick:.4f}", f"{slow:.4f}", f"{quick - slow:+.4f}", f"{rate:,.0f}")
+
+
+def _keys(ratings: bayesmf.Ratings) -> np.ndarray:
+    """One number for each pair of a user and an item."""
+    rows = ratings.by_user
+    return rows.row_index.astype(np.int64) * ratings.n_items + rows.index
+
+
+def recommend() -> None:
+    """Ten items for each user of all that there are, and the matrix product alone."""
+    train, _ = bayesmf.split(bayesmf.load("ml-1m"), "paper", seed=0)
+    fit = bayesmf.Gibbs(SIDE, sweeps=200, seed=0).fit(train)
+    draws = fit.posterior.draws["user.x"]
+    wide = len(draws) * (SIDE.size + 1)
+    x, y = (np.ones((n, wide), np.float32) for n in (train.n_users, train.n_items))
+    print(f"\n{train.n_users:,} users, {train.n_items:,} items, {len(draws)} draws, best of 5\n")
+    head("rank_by", "seconds", "of the product of all draws")
+    limit = min(_seconds(lambda: [x[k : k + 500] @ y.T for k in range(0, len(x), 500)])
+                for _ in range(5))  # fmt: skip
+    for by in ("mean", "lower", "thompson"):
+        fit.recommend(n=10, rank_by=by)
+        best = min(_seconds(lambda by=by: fit.recommend(n=10, rank_by=by)) for _ in range(5))
+        row(by, f"{best:.2f}", f"{best / limit:.1f}")
+
+
+def _seconds(work: object) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def memory() -> None:
+    """Peak memory of the commands, each a process of its own, file to file."""
+    with tempfile.TemporaryDirectory() as name:
+        for data in ("ml-1m", "2·10^7"):
+            folder = Path(name) / data
+            folder.mkdir()
+            ratings = bayesmf.load("ml-1m") if data == "ml-1m" else generate(
+                World(n_users=BIG // 150, n_items=BIG // 500, n_ratings=BIG))[0]  # fmt: skip
+            _measure(data, ratings, folder)
+
+
+def _measure(data: str, ratings: bayesmf.Ratings, folder: Path) -> None:
+    import pyarrow.parquet
+
+    path, pairs, model = folder / "ratings.parquet", folder / "pairs.parquet", folder / "fit"
+    table = ratings.to_arrow()
+    pyarrow.parquet.write_table(table, path)
+    pyarrow.parquet.write_table(table.slice(0, 1_000_000).select([0, 1]), pairs)
+    print(f"\n{data}: {len(ratings):,} ratings of {ratings.n_items:,} items by "
+          f"{ratings.n_users:,} users, {ratings.nbytes / 1e6:,.0f} MB in memory\n")  # fmt: skip
+    del table, ratings
+    head("command", "peak MB", "seconds")
+    for words in (
+        f"data describe {path}",
+        f"fit {path} --model side --rank 20 --sweeps 30 --burn-in 20 --holdout none --out {model} "
+        "--with-ratings",
+        f"predict {model} {pairs} --out {folder / 'predictions.parquet'}",
+        f"recommend {model} --out {folder / 'best.parquet'}",
+    ):
+        started = time.perf_counter()
+        child = os.posix_spawn(sys.executable, [sys.executable, "-m", "bayesmf", *words.split()],
+                               os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull,
+                                                          os.O_WRONLY, 0)])  # fmt: skip
+        _, status, used = os.wait4(child, 0)
+        if status:
+            raise SystemExit(f"bayesmf {words} failed")
+        row(
+            words.split()[0],
+            f"{used.ru_maxrss / 1024:,.0f}",
+            f"{time.perf_counter() - started:.0f}",
+        )
+
+
+if __name__ == "__main__":
+    parts = {"coverage": coverage, "fold-in": fold_in, "recommend": recommend, "memory": memory}
+    for part in sys.argv[1:] or parts:
+        parts[part]()
