@@ -1,6 +1,7 @@
 """Kill a fit at random moments, resume it, and compare it with one that nothing happened to.
 
-``python tests/kill_many.py N`` does so on the demo data until N were killed, and prints how many were the same.
+``python tests/kill_many.py N`` does so on the demo data until N fits were killed, and prints how
+many were the same.
 """
 
 from __future__ import annotations

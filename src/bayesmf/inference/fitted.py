@@ -27,6 +27,7 @@ from bayesmf.model.state import Name
 
 Index = NDArray[np.int32]
 KNOWN = np.array(["hot", "new user", "new item", "new"], dtype=object)
+FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
 
 
 class Fitted:
@@ -125,7 +126,7 @@ class Fitted:
         """A fit with new users (or items) in it, each given their ratings; nothing is refitted."""
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
-        with using(self.threads):
+        with using(1 if len(ratings) < FEW else self.threads):
             posterior = self.posterior.fold_in(
                 ratings, side, replace_known=replace_known, seed=seed
             )

@@ -32,12 +32,14 @@ def joined(old: Posterior, side: Name, mine: Ids, data: Data, seed: int) -> Post
         return np.concatenate([rows[kept], new.astype(np.float32)])[order]
 
     many = len(old) > 1
-    folded = [_folded(old.model, old.state(k), data, side, Draws(seed, k + 1), many)
-              for k in range(len(old))]  # fmt: skip
     draws = dict(old.draws)
-    for name in folded[0]:
-        pairs = zip(old.draws[name], folded, strict=True)
-        draws[name] = np.stack([merged(rows, new[name]) for rows, new in pairs])
+    for k in range(len(old)):
+        new = _folded(old.model, old.state(k), data, side, Draws(seed, k + 1), many)
+        for name, rows in new.items():
+            if k == 0:
+                shape = (len(old), len(order), *rows.shape[1:])
+                draws[name] = np.empty(shape, np.float32)
+            draws[name][k] = merged(old.draws[name][k], rows)
     centre = None
     if old.centre is not None:
         centre = dict(old.centre)
