@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser chromium lint types api bench-load bench-sweep clean
+.PHONY: demo test test-slow test-browser chromium lint types api picture bench-load bench-sweep clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -39,6 +39,10 @@ types: .venv/installed-dev
 # docs/api.md and docs/cli.md, from the docstrings and the options
 api: .venv/installed-dev
 	$(BIN)/python docs/make_reference.py
+
+# docs/figures/predictions.svg
+picture: .venv/installed-dev
+	$(BIN)/python docs/make_picture.py
 
 bench-sweep: .venv/installed-dev
 	$(BIN)/python benchmarks/sweep.py
