@@ -69,14 +69,14 @@ def sweep_first() -> Iterator[None]:
 class Progress:
     """Where a run is; what a callback sees after every sweep."""
 
-    chain: int
+    chain: int  # from 0
     chains: int
     sweep: int  # done in this chain
-    sweeps: int
+    sweeps: int  # of each chain, at most
     seconds: float  # since the start
     rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
     validation: float | None = None  # the same on the validation ratings
-    stage: str = "sampling"
+    stage: str = "sampling"  # or what else is being done, such as "MAP, penalty 10"
     state: State | None = None  # to look at, not to change
 
 
