@@ -230,8 +230,9 @@ class Posterior:
         Ratings of items that the fit does not know say nothing and are left out. A user who is
         known already is refused, or from now on known by these ratings alone.
         """
+        ratings = ratings.drop_unused()  # a part of a split has the ids of everybody
         mine = ratings.users if side == "user" else ratings.items
-        known = self.where(side, mine.values) >= 0
+        known = self.rated(side, mine.values) >= 0
         if known.any() and not replace_known:
             raise DataError(
                 f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
