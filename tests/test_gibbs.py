@@ -196,7 +196,7 @@ def test_kept_draws_that_are_not_there(tmp_path):
     np.save(tmp_path / "draws" / "tau.npy", np.zeros((1, 1), np.float32))
     with pytest.raises(DataError, match="tau.npy has another shape"):
         Kept.open(tmp_path / "draws")
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="draws exists already; choose another folder for keep_in$"):
         Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
 
 

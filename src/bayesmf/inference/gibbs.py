@@ -142,7 +142,8 @@ class Gibbs:
         with using(self.threads), contextlib.ExitStack() as stack:
             folder = saved = None
             if keep_in is not None:
-                folder = stack.enter_context(whole_folder(Path(keep_in)))
+                made = whole_folder(Path(keep_in), remedy="choose another folder for keep_in")
+                folder = stack.enter_context(made)
             each = self.kept(train)
             kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import bayesmf
-from bayesmf.atomic import whole_file, whole_folder
+from bayesmf.atomic import OVERWRITE, whole_file, whole_folder
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
@@ -46,7 +46,7 @@ def save(
     files = _files(posterior, traces or {}, facts or {}, with_ratings)
     if path.suffix == ".zip":
         if path.exists() and not overwrite:
-            raise DataError(f"{path} exists already; choose another name or allow --overwrite")
+            raise DataError(f"{path} exists already; {OVERWRITE}")
         with whole_file(path) as made, zipfile.ZipFile(made, "w") as archive:
             for name, content in files.items():
                 archive.writestr(zipfile.ZipInfo(name), content)
