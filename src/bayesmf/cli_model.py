@@ -10,7 +10,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bayesmf.cli_shared import data_names
 from bayesmf.errors import DataError
+from bayesmf.interrupts import leaving_at_once
 from bayesmf.plain import to_json
 
 MODEL = click.argument("model", type=click.Path(path_type=Path))
@@ -21,8 +23,8 @@ SHOWN = 20  # rows printed for people
 
 
 def _load(path: Path, threads: int | None = None) -> Any:
-    from bayesmf.inference.fitted import load_model
-
+    with leaving_at_once():
+        from bayesmf.inference.fitted import load_model
     return load_model(path, threads)
 
 
@@ -125,13 +127,15 @@ def predict(
 )
 @click.option("--rank-by", type=click.Choice(["mean", "lower", "thompson"]), default="mean",
               show_default=True, help="Expected rating, a cautious one, or a draw.")  # fmt: skip
-@click.option("--seen", type=click.Path(path_type=Path), help="Ratings whose items are left out.")
+@click.option(
+    "--seen", metavar="DATA", shell_complete=data_names, help="Ratings whose items are left out."
+)
 @click.option("--with-seen", is_flag=True, help="Items that were rated may be recommended.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="For --rank-by thompson.")
 @OUT
 @JSON
 def recommend(
-    model: Path, users: tuple[str, ...], count: int, rank_by: str, seen: Path | None,
+    model: Path, users: tuple[str, ...], count: int, rank_by: str, seen: str | None,
     with_seen: bool, seed: int, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Recommend the best items to users.
@@ -139,7 +143,7 @@ def recommend(
     Example: bayesmf recommend my-fit --user 42 -n 10
     """
     fit = _load(model)
-    rated = _ratings(fit, str(seen)) if seen is not None else None
+    rated = _ratings(fit, seen) if seen is not None else None
     asked: Any = None
     if users:
         kind = fit.posterior.users.kind
@@ -156,7 +160,7 @@ def recommend(
 
 @click.command("fold-in")
 @MODEL
-@click.argument("ratings")
+@click.argument("ratings", shell_complete=data_names)
 @click.option("--side", type=click.Choice(["user", "item"]), default="user", show_default=True,
               help="Who is new.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Those who are known are known by these alone.")
@@ -183,7 +187,7 @@ def fold_in(
 
 @click.command()
 @MODEL
-@click.argument("test")
+@click.argument("test", shell_complete=data_names)
 @THREADS
 @JSON
 def evaluate(model: Path, test: str, threads: int | None, as_json: bool) -> None:

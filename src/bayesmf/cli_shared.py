@@ -1,4 +1,4 @@
-"""What commands share: how mistakes end, and the options of those that read DATA."""
+"""What commands share: how mistakes end, and the arguments of those that read DATA."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from bayesmf.data.datasets import NAMES
 from bayesmf.errors import DataError
+from bayesmf.interrupts import CODE, leaving_in_order
 
 
 class Cli(click.Group):
-    """Users' mistakes end in one sentence and exit code 2, never in a traceback."""
+    """Mistakes end in one sentence and exit code 2, Ctrl-C in one word, never in a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -21,10 +24,25 @@ class Cli(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            return super().invoke(ctx)
+            with leaving_in_order():
+                found = super().invoke(ctx)
+                sys.stdout.flush()  # what is left to do can be broken off
+                return found
         except DataError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2)
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            ctx.exit(CODE)
+
+
+def data_names(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """For the shell: a file, or the name of a data set."""
+    names = [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *names]
+
+
+DATA = click.argument("data", shell_complete=data_names)
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:

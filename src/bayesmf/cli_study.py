@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from bayesmf.errors import DataError
+from bayesmf.interrupts import leaving_at_once
 
 
 class Display:
@@ -87,7 +88,8 @@ def study(
 
     Example: bayesmf study ml-1m --out ml-1m-study
     """
-    from bayesmf.study.runner import Study
+    with leaving_at_once():
+        from bayesmf.study.runner import Study
 
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     chosen = Study(data, out, reading, quick, splits, names, seed, rank, _bins(bins), workers,
@@ -139,7 +141,8 @@ def _command(
 
 
 def _report(folder: Path, out: Path | None = None) -> None:
-    from bayesmf.report.write import write_report
+    with leaving_at_once():
+        from bayesmf.report.write import write_report
 
     click.echo(f"report in {write_report(folder, out)}")
 
