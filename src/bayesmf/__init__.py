@@ -1,8 +1,6 @@
 """Bayesian matrix factorization of ratings."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # what type checkers take for True; typing itself takes long to load
 if TYPE_CHECKING:
     from bayesmf.data.ratings import Ratings
     from bayesmf.data.scale import Scale
@@ -58,8 +56,10 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
+        from importlib import import_module
+
         return getattr(import_module(f"bayesmf.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'bayesmf' has no attribute {name!r}")
 

@@ -5,10 +5,10 @@ from bayesmf.interrupts import leaving_at_once
 
 def run() -> None:
     """The command line; Ctrl-C ends it without a traceback from its first moment on."""
-    with leaving_at_once():
-        from bayesmf.cli import main
+    leaving_at_once().__enter__()  # for good: Python's own end takes a moment, too
+    from bayesmf.cli import main
 
-        main(complete_var="_BAYESMF_COMPLETE")
+    main(complete_var="_BAYESMF_COMPLETE")
 
 
 if __name__ == "__main__":

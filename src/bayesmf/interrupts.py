@@ -1,45 +1,44 @@
-"""Ctrl-C: at once while nothing has begun, in order once it has."""
+"""Ctrl-C: at once while nothing has begun, in order once it has.
+
+The command line loads this before all else, so it loads next to nothing itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from types import FrameType
-from typing import Any
 
 CODE = 130  # what shells expect of a command that Ctrl-C ended
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _leave(number: int, frame: object) -> None:
     os._exit(CODE)
 
 
-@contextlib.contextmanager
-def leaving_at_once() -> Iterator[None]:
+class _Listening:
+    """A block in which a handler hears Ctrl-C, unless somebody else listens, or nobody may."""
+
+    def __init__(self, handler: object) -> None:
+        self.handler, self.before = handler, signal.getsignal(signal.SIGINT)
+
+    def __enter__(self) -> None:
+        self._set(self.handler)
+
+    def __exit__(self, *_: object) -> None:
+        self._set(self.before)
+
+    def _set(self, handler: object) -> None:
+        if self.before in (signal.default_int_handler, _leave):
+            with contextlib.suppress(ValueError):  # not in the main thread, the one that hears
+                signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
+
+
+def leaving_at_once() -> _Listening:
     """While modules are loaded: broken off there, Python prints a traceback or goes on maimed."""
-    with _listening(_leave):
-        yield
+    return _Listening(_leave)
 
 
-@contextlib.contextmanager
-def leaving_in_order() -> Iterator[None]:
+def leaving_in_order() -> _Listening:
     """While a command runs, which may have files to remove and results to keep."""
-    with _listening(signal.default_int_handler):
-        yield
-
-
-@contextlib.contextmanager
-def _listening(handler: Any) -> Iterator[None]:
-    ours = (signal.default_int_handler, _leave)
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGINT) not in ours:
-        yield  # whoever listens instead, or does not, has a reason
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return _Listening(signal.default_int_handler)
