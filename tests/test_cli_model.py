@@ -88,6 +88,7 @@ def test_numbers_as_ids(tmp_path):
     rows = [json.loads(line) for line in run("predict", tmp_path / "f", tmp_path / "p.csv", "--json"
                                              ).splitlines()]  # fmt: skip
     assert [row["known"] for row in rows] == ["hot", "new user", "new user", "new user"]
-    assert "are numbers" in run("recommend", tmp_path / "f", "--user", "ann", code=2)
+    for user in ("ann", "01", "99999999999999999999"):
+        assert "are numbers" in run("recommend", tmp_path / "f", "--user", user, code=2)
     assert "not at hand" in run("recommend", tmp_path / "f", "--user", "1", code=2)
     assert "score" in run("recommend", tmp_path / "f", "--user", "1", "--seen", tmp_path / "r.csv")

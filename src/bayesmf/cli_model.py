@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bayesmf.cli_shared import data_names
+from bayesmf.cli_shared import data_names, pairs_options, ratings_options
 from bayesmf.errors import DataError
 from bayesmf.interrupts import leaving_at_once
 from bayesmf.plain import to_json
@@ -41,11 +41,17 @@ def _ids(fit: Any, name: str, column: Any) -> Any:
     if known.kind == "text":
         place = known.index(pa.array(values, pa.string()))
     else:
-        whole = [int(v) if v.removeprefix("-").isdecimal() and str(int(v)) == v else None
-                 for v in values]  # fmt: skip
-        numbers = np.array([v if v is not None and abs(v) < 2**63 else 0 for v in whole], np.int64)
-        place = np.where([v is None or abs(v) >= 2**63 for v in whole], -1, known.index(numbers))
+        whole = [_whole(value) for value in values]
+        numbers = np.array([0 if number is None else number for number in whole], np.int64)
+        place = np.where([number is None for number in whole], -1, known.index(numbers))
     return place[distinct.indices.to_numpy()].astype(np.int32)
+
+
+def _whole(text: str) -> int | None:
+    """The number that an id is, if it is one: 007 is text."""
+    if text.removeprefix("-").isdecimal() and str(int(text)) == text and abs(int(text)) < 2**63:
+        return int(text)
+    return None
 
 
 def _text(value: Any) -> str:
@@ -55,12 +61,28 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
-def _ratings(fit: Any, path: str) -> Any:
+def _ratings(fit: Any, path: str, reading: dict[str, Any]) -> Any:
     """Ratings whose ids are of the model's kind."""
     import bayesmf
 
-    kinds = {fit.posterior.ids(name).kind for name in ("user", "item")}
-    return bayesmf.load(path, ids="text" if kinds == {"text"} else "auto")
+    user, item = (fit.posterior.ids(name).kind == "text" for name in ("user", "item"))
+    kinds = {True: "text", False: "auto"}
+    return bayesmf.load(path, ids=(kinds[user], kinds[item]), **reading)  # type: ignore[arg-type]
+
+
+def _users(fit: Any, asked: tuple[str, ...]) -> Any:
+    """The users of a command line, as the model calls them."""
+    known = fit.posterior.users
+    users = [user if known.kind == "text" else _whole(user) for user in asked]
+    if None in users:
+        raise DataError(
+            f"--user {asked[users.index(None)]}: the users of this model are numbers, such as "
+            f"{known[0]}; give one of them"
+        )
+    for user, place in zip(users, fit.posterior.rated("user", users), strict=True):
+        if place < 0:
+            click.echo(f"user {user!r} was not in training: what most users like", err=True)
+    return users
 
 
 def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
@@ -90,16 +112,15 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
 @click.command()
 @MODEL
 @click.argument("pairs", type=click.Path(path_type=Path))
-@click.option("--user-col", metavar="COL", help="Name or number of the user column.")
-@click.option("--item-col", metavar="COL", help="Name or number of the item column.")
+@pairs_options
 @click.option("--probabilities", is_flag=True, help="P(rating = r) for every r of the scale.")
 @click.option("--clip", is_flag=True, help="Cut means and quantiles to the scale.")
 @OUT
 @THREADS
 @JSON
 def predict(
-    model: Path, pairs: Path, user_col: str | None, item_col: str | None, probabilities: bool,
-    clip: bool, out: Path | None, threads: int | None, as_json: bool,
+    model: Path, pairs: Path, user: str | None, item: str | None, probabilities: bool,
+    clip: bool, out: Path | None, threads: int | None, as_json: bool, **layout: Any,
 ) -> None:  # fmt: skip
     """Predict the ratings of PAIRS, a file with a user and an item column.
 
@@ -111,9 +132,9 @@ def predict(
     from bayesmf.data.frames import Pairs
 
     fit = _load(model, threads)
-    user, item = read_pairs(pairs, {"user": user_col, "item": item_col})
-    places = _ids(fit, "user", user), _ids(fit, "item", item)
-    asked = Pairs(user, item, places=places)
+    users, items = read_pairs(pairs, {"user": user, "item": item}, **layout)
+    places = _ids(fit, "user", users), _ids(fit, "item", items)
+    asked = Pairs(users, items, places=places)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
     assert isinstance(table, pa.Table)
     _show(table, out, as_json)
@@ -130,29 +151,22 @@ def predict(
 @click.option(
     "--seen", metavar="DATA", shell_complete=data_names, help="Ratings whose items are left out."
 )
+@ratings_options
 @click.option("--with-seen", is_flag=True, help="Items that were rated may be recommended.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="For --rank-by thompson.")
 @OUT
 @JSON
 def recommend(
     model: Path, users: tuple[str, ...], count: int, rank_by: str, seen: str | None,
-    with_seen: bool, seed: int, out: Path | None, as_json: bool,
+    with_seen: bool, seed: int, out: Path | None, as_json: bool, **reading: Any,
 ) -> None:  # fmt: skip
     """Recommend the best items to users.
 
     Example: bayesmf recommend my-fit --user 42 -n 10
     """
     fit = _load(model)
-    rated = _ratings(fit, seen) if seen is not None else None
-    asked: Any = None
-    if users:
-        kind = fit.posterior.users.kind
-        try:
-            asked = [int(user) if kind == "integer" else user for user in users]
-        except ValueError:
-            raise DataError(
-                f"--user {', '.join(users)}: the users of this model are numbers"
-            ) from None
+    rated = _ratings(fit, seen, reading) if seen is not None else None
+    asked = _users(fit, users) if users else None
     table = fit.recommend(asked, count, rank_by=rank_by, exclude_seen=not with_seen, seen=rated,
                           seed=seed)  # fmt: skip
     _show(table, out, as_json)
@@ -161,6 +175,7 @@ def recommend(
 @click.command("fold-in")
 @MODEL
 @click.argument("ratings", shell_complete=data_names)
+@ratings_options
 @click.option("--side", type=click.Choice(["user", "item"]), default="user", show_default=True,
               help="Who is new.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Those who are known are known by these alone.")
@@ -170,14 +185,14 @@ def recommend(
 @THREADS
 def fold_in(
     model: Path, ratings: str, side: str, replace: bool, seed: int, out: Path, overwrite: bool,
-    threads: int | None,
+    threads: int | None, **reading: Any,
 ) -> None:  # fmt: skip
     """Add new users, or items, to a model from their RATINGS, without refitting.
 
     Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
     """
     fit = _load(model, threads)
-    given = _ratings(fit, ratings)
+    given = _ratings(fit, ratings, reading)
     before = len(fit.posterior.ids(side))
     more = fit.fold_in(given, side, replace_known=replace, seed=seed)
     more.save(out, overwrite=overwrite)
@@ -188,15 +203,16 @@ def fold_in(
 @click.command()
 @MODEL
 @click.argument("test", shell_complete=data_names)
+@ratings_options
 @THREADS
 @JSON
-def evaluate(model: Path, test: str, threads: int | None, as_json: bool) -> None:
+def evaluate(model: Path, test: str, threads: int | None, as_json: bool, **reading: Any) -> None:
     """Test a model on ratings, overall and by how much the users rated.
 
     Example: bayesmf evaluate my-fit test.csv
     """
     fit = _load(model, threads)
-    facts = fit.evaluate(_ratings(fit, test))
+    facts = fit.evaluate(_ratings(fit, test, reading))
     if as_json:
         click.echo(to_json(facts))
         return

@@ -45,25 +45,36 @@ def data_names(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
 DATA = click.argument("data", shell_complete=data_names)
 
 
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every command that reads DATA."""
-    column = "Name of the {} column, or its number from 1."
-    for option in reversed(
-        (
-            click.option("--user-col", "user", metavar="COL", help=column.format("user")),
-            click.option("--item-col", "item", metavar="COL", help=column.format("item")),
-            click.option("--rating-col", "rating", metavar="COL", help=column.format("rating")),
-            click.option("--time-col", "time", metavar="COL",
-                         help=column.format("time") + " 'none' ignores times."),
-            click.option("--separator", metavar="TEXT", help="What separates the fields."),
-            click.option("--header/--no-header", default=None, help="Whether line 1 is names."),
-            click.option("--member", metavar="NAME", help="Which file of a zip archive."),
-            click.option("--ids", type=click.Choice(["auto", "text"]), default="auto",
-                         help="Read ids as text even if they are integers."),
-            click.option("--scale", metavar="LOW:HIGH[:STEP]", help="Refuse ratings off it."),
-            click.option("--duplicates", type=click.Choice(["error", "last", "mean"]),
-                         default="error", help="What to do with a pair rated twice."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_COLUMN = "Name of the {} column, or its number from 1."
+COLUMNS = tuple(
+    click.option(f"--{role}-col", role, metavar="COL",
+                 help=_COLUMN.format(role) + (" 'none' ignores times." if role == "time" else ""))
+    for role in ("user", "item", "rating", "time")
+)  # fmt: skip
+LAYOUT = (
+    click.option("--separator", metavar="TEXT", help="What separates the fields."),
+    click.option("--header/--no-header", default=None, help="Whether line 1 is names."),
+    click.option("--member", metavar="NAME", help="Which file of a zip archive."),
+)
+IDS = click.option("--ids", type=click.Choice(["auto", "text"]), default="auto",
+                   help="Read ids as text even if they are integers.")  # fmt: skip
+SCALE = click.option("--scale", metavar="LOW:HIGH[:STEP]", help="Refuse ratings off it.")
+DUPLICATES = click.option("--duplicates", type=click.Choice(["error", "last", "mean"]),
+                          default="error", help="What to do with a pair rated twice.")  # fmt: skip
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def options(*given: Decorator) -> Decorator:
+    """Several options as one, in the order of the help."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(given):
+            command = option(command)
+        return command
+
+    return add
+
+
+reading_options = options(*COLUMNS, *LAYOUT, IDS, SCALE, DUPLICATES)  # of what reads DATA
+ratings_options = options(*COLUMNS, *LAYOUT, DUPLICATES)  # the same for a model, which has its ids
+pairs_options = options(*COLUMNS[:2], *LAYOUT)

@@ -27,23 +27,26 @@ def load(
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
-    ids: IdKind = "auto",
+    ids: IdKind | tuple[IdKind, IdKind] = "auto",
     scale: Any = None,
     duplicates: Duplicates = "error",
 ) -> Ratings:
     """Ratings from a data set's name or a file's path.
 
     Columns are named, numbered from 1, or recognised; ``time="none"`` ignores times. Ids that
-    are all integers become integers unless ``ids="text"``.
+    are all integers become integers unless ``ids="text"``, or ("text", "auto") for users alone.
     """
-    if ids not in ("auto", "text"):
-        raise DataError(f"ids={ids!r}: say 'auto' or 'text'")
+    kinds = (ids, ids) if isinstance(ids, str) else tuple(ids)
+    if len(kinds) != 2 or not set(kinds) <= {"auto", "text"}:
+        raise DataError(f"ids={ids!r}: say 'auto' or 'text', or one of them for users and items")
     name = os.fspath(data)
     if name == "demo":
         from bayesmf.data.synthetic import demo
 
         asked = (user, item, rating, time, separator, header, member, scale)
-        if any(option is not None for option in asked) or (ids, duplicates) != ("auto", "error"):
+        if any(option is not None for option in asked) or (*kinds, duplicates) != (
+            "auto", "auto", "error",
+        ):  # fmt: skip
             raise DataError("demo is generated, not read: leave out the options of reading")
         return demo()
     if name in DATASETS:
@@ -62,8 +65,8 @@ def load(
         read_columns(path, given, separator, header, member),  # type: ignore[arg-type]
         scale=scale,
         duplicates=duplicates,
-        user_ids=ids,
-        item_ids=ids,
+        user_ids=kinds[0],
+        item_ids=kinds[1],
         name=name if name in DATASETS else "",
     )
 
