@@ -181,6 +181,17 @@ class Fitted:
             if trace.ndim == 2 and trace.shape[1] >= 4
         }
 
+    def to_arviz(self) -> Any:
+        """The traces after the burn-in as ArviZ's InferenceData."""
+        traces = dict(self._traces())
+        if not traces:
+            raise DataError("only Gibbs sampling leaves traces for ArviZ; fit with bayesmf.Gibbs")
+        try:
+            import arviz
+        except ImportError as error:
+            raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
+        return arviz.from_dict(posterior=traces)
+
 
 @dataclass
 class SavedFit(Fitted):

@@ -68,14 +68,6 @@ class GibbsFit(Fitted):
     def _facts(self) -> Mapping[str, Any]:
         return {"inference": "gibbs", "sweeps": self.sweeps, "stopped": self.stopped}
 
-    def to_arviz(self) -> Any:
-        """The traces after the burn-in as ArviZ's InferenceData."""
-        try:
-            import arviz
-        except ImportError as error:
-            raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
-        return arviz.from_dict(posterior=dict(self._traces()))
-
 
 @dataclass(frozen=True)
 class Gibbs:
