@@ -95,7 +95,8 @@ def main() -> None:
     help="Of the split and of the draws.",
 )
 @click.option("--threads", type=int, help="The result does not depend on it.  [default: all]")
-@click.option("--budget", type=float, metavar="SECONDS", help="Stop in time.")
+@click.option("--budget", type=float, metavar="SECONDS",
+              help="Stop in time; a MAP start with --checkpoint is finished first.")  # fmt: skip
 @click.option(
     "--holdout",
     type=click.Choice(["paper", "random", "none"]),

@@ -128,7 +128,8 @@ class Gibbs:
 
         The run is saved in the folder ``checkpoint`` after every so many seconds, and when it ends
         or is ended. With ``resume`` it goes on from there, on any number of threads, and its result
-        has the same bits as if nothing had happened; ``budget`` counts anew.
+        has the same bits as if nothing had happened; ``budget`` counts anew. A MAP start that is to
+        be saved is finished first, whatever the budget.
         """
         check_parts(train, test=test, validation=validation)
         with using(self.threads), contextlib.ExitStack() as stack:
@@ -174,7 +175,9 @@ class Gibbs:
         """The MAP start, and where to save the run that begins at it."""
         if saved is not None and saved.start is not None:
             return saved.start, saved
-        start = map_start(self.model, self.seed, self.threads, train, validation, clock)
+        # A start cannot be saved halfway: cut short by the budget, no call would ever get past it.
+        budget = clock.left if saved is None else None
+        start = map_start(self.model, self.seed, self.threads, train, validation, clock, budget)
         if clock.reason:
             return start, None  # cut short, it is not where a run with more time would begin
         if saved is not None:
