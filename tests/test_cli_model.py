@@ -18,12 +18,9 @@ def run(*words: object, code: int = 0):
     return done.output
 
 
-@pytest.fixture(scope="module")
-def fit(tiny_ratings, tmp_path_factory):
-    out = tmp_path_factory.mktemp("fit") / "out"
-    run("fit", tiny_ratings, "--model", "side", "--rank", 2, "--sweeps", 30, "--out", out,
-        "--quiet", "--with-ratings")  # fmt: skip
-    return out
+@pytest.fixture
+def fit(tiny_fit):
+    return tiny_fit
 
 
 def test_predictions_file_to_file(fit, tmp_path):

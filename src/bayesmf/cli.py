@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 import bayesmf
-from bayesmf import cli_data, cli_model, cli_study
+from bayesmf import cli_data, cli_judge, cli_model, cli_study
 from bayesmf.cli_shared import DATA, Cli, reading_options
 from bayesmf.errors import DataError
 from bayesmf.interrupts import leaving_at_once
@@ -224,5 +224,5 @@ def completion(shell: str) -> None:
 
 main.command()(DATA(reading_options(cli_study.study)))
 main.command()(cli_study.report)
-for command in (cli_data.data, cli_data.split, *cli_model.COMMANDS):
+for command in (cli_data.data, cli_data.split, *cli_model.COMMANDS, *cli_judge.COMMANDS):
     main.add_command(command)

@@ -27,15 +27,26 @@ def data() -> None:
 
 
 @data.command("list")
-def list_() -> None:
-    """List the data sets known by name."""
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+def list_(as_json: bool) -> None:
+    """List the data sets known by name.
+
+    Example: bayesmf data list
+    """
     with leaving_at_once():
         from bayesmf.data.sources import find
 
-    table = Table("name", "what", "here", "terms", box=None, header_style="bold")
-    table.add_row("demo", "generated: 1,500 users, 1,000 items", "yes", "none")
-    for name, dataset in DATASETS.items():
-        table.add_row(name, dataset.about, "yes" if find(name) else "no", dataset.terms)
+    rows = [("demo", "generated: 1,500 users, 1,000 items", True, "none")]
+    rows += [(name, each.about, find(name) is not None, each.terms)
+             for name, each in DATASETS.items()]  # fmt: skip
+    headings = ("name", "what", "here", "terms")
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(dict(zip(headings, row, strict=True))))
+        return
+    table = Table(*headings, box=None, header_style="bold")
+    for name, about, here, terms in rows:
+        table.add_row(name, about, "yes" if here else "no", terms)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 

@@ -78,3 +78,21 @@ def options(*given: Decorator) -> Decorator:
 reading_options = options(*COLUMNS, *LAYOUT, IDS, SCALE, DUPLICATES)  # of what reads DATA
 ratings_options = options(*COLUMNS, *LAYOUT, DUPLICATES)  # the same for a model, which has its ids
 pairs_options = options(*COLUMNS[:2], *LAYOUT)
+BINS = click.option(
+    "--bins",
+    metavar="N,...",
+    help="Largest numbers of ratings of user bins.  [default: the paper's]",
+)
+
+
+def bins_of(text: str | None) -> tuple[int, ...]:
+    """Rising whole numbers; none, if the paper's are to be taken."""
+    if text is None:
+        return ()
+    try:
+        uppers = tuple(int(part) for part in text.split(","))
+        if not all(a < b for a, b in zip((0, *uppers), uppers, strict=False)):
+            raise ValueError
+    except ValueError:
+        raise DataError(f"bins {text!r}: write rising whole numbers, as in 25,71,147") from None
+    return uppers

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from bayesmf.errors import DataError
+from bayesmf.cli_shared import BINS, bins_of
 from bayesmf.interrupts import leaving_at_once
 
 
@@ -73,8 +73,7 @@ def _words(seconds: float) -> str:
               help="Of the first split and of the draws.")  # fmt: skip
 @click.option("--rank", type=click.IntRange(1), default=20, show_default=True,
               help="Number of features.")  # fmt: skip
-@click.option("--bins", metavar="N,...",
-              help="Largest numbers of ratings of user bins.  [default: the paper's]")  # fmt: skip
+@BINS
 @click.option("--workers", type=click.IntRange(1),
               help="Runs at a time, of one thread each.  [default: all cores]")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -92,7 +91,7 @@ def study(
         from bayesmf.study.runner import Study
 
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    chosen = Study(data, out, reading, quick, splits, names, seed, rank, _bins(bins), workers,
+    chosen = Study(data, out, reading, quick, splits, names, seed, rank, bins_of(bins), workers,
                    resume, _command(data, quick, seed, rank, bins, reading))  # fmt: skip
     display = Display(quiet)
     began = time.perf_counter()
@@ -104,18 +103,6 @@ def study(
         sys.exit(130)
     click.echo(f"results in {out} after {_words(time.perf_counter() - began)}")
     _report(out)
-
-
-def _bins(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        uppers = tuple(int(part) for part in text.split(","))
-        if not all(a < b for a, b in zip((0, *uppers), uppers, strict=False)):
-            raise ValueError
-    except ValueError:
-        raise DataError(f"bins {text!r}: write rising whole numbers, as in 25,71,147") from None
-    return uppers
 
 
 def _command(

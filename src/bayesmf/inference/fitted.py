@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bayesmf.inference import model_files
 from bayesmf.inference.explain import explain
 from bayesmf.inference.posterior import Posterior
 from bayesmf.inference.recommend import RankBy, recommend
-from bayesmf.inference.run import using
+from bayesmf.inference.run import check_threads, using
 from bayesmf.model.state import Name
 
 Index = NDArray[np.int32]
@@ -90,11 +90,13 @@ class Fitted:
     def recommend(
         self, users: Any = None, n: int = 10, *, rank_by: RankBy = "mean",
         exclude_seen: bool = True, seen: Ratings | None = None, items: Any = None, seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Any:  # fmt: skip
         """A frame: user, rank, item, score; the best ``n`` items of each user, all users if none.
 
         Items that the user rated in training (or in ``seen``) are left out. ``items`` limits what
-        may be recommended. A user who was not in training gets what most users like.
+        may be recommended. A user who was not in training gets what most users like. ``progress``
+        is called with the users done and the users in all.
         """
         posterior = self.posterior
         asked, like = (posterior.users.values, None) if users is None else users_of(users)
@@ -110,7 +112,7 @@ class Fitted:
             candidates = np.unique(posterior.where("item", items))
             candidates = candidates[candidates >= 0]
         best, score = recommend(posterior, where, n, rank_by, rated if exclude_seen else None,
-                                candidates, seed)  # fmt: skip
+                                candidates, seed, progress)  # fmt: skip
         row, column = np.nonzero(best >= 0)
         columns = {
             "user": np.asarray(asked)[row], "rank": column + 1,
@@ -211,5 +213,6 @@ class SavedFit(Fitted):
 
 def load_model(path: str | Path, threads: int | None = None) -> SavedFit:
     """A fit that was saved, checked; anything wrong with its files is one sentence."""
+    check_threads(threads)
     posterior, facts, traces = model_files.load(path)
     return SavedFit(posterior, traces, facts, threads)

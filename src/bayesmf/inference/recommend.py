@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ CAUTION = 1.0  # standard deviations below the mean, for "lower"
 def recommend(
     posterior: Posterior, user: Index, n: int, rank_by: RankBy = "mean",
     seen: Ratings | None = None, candidates: Index | None = None, seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Index, Floats]:  # fmt: skip
     """Items (positions; -1 where there are no more) and their scores, best first.
 
@@ -49,6 +51,8 @@ def recommend(
         order = np.argsort(-found, axis=1, kind="stable")
         scores[span] = np.take_along_axis(found, order, axis=1)
         best[span] = items[np.take_along_axis(top, order, axis=1)]
+        if progress is not None:
+            progress(min(begin + rows, len(user)), len(user))
     best[~np.isfinite(scores)] = -1
     return best, scores
 
