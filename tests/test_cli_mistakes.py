@@ -121,7 +121,7 @@ def test_a_place_is_checked_before_the_work(fit, pairs, tmp_path, monkeypatch):
 
 
 def test_recommendations_for_all_that_are_stopped_leave_nothing(fit, tmp_path, monkeypatch):
-    monkeypatch.setattr(recommending, "CELLS", 300)  # six users at a time
+    monkeypatch.setattr(recommending, "CELLS", 350)  # seven users at a time
     seen = []
 
     def watch(done, total):
@@ -131,7 +131,7 @@ def test_recommendations_for_all_that_are_stopped_leave_nothing(fit, tmp_path, m
 
     users = len(bayesmf.load_model(fit).posterior.users)
     bayesmf.load_model(fit).recommend(n=2, progress=lambda *told: seen.append(told))
-    assert seen[:2] == [(6, users), (12, users)]
+    assert seen[:2] == [(7, users), (14, users)]
     assert seen[-1] == (users, users)
     monkeypatch.setattr("bayesmf.cli_model.advance", lambda bar, task: watch)
     before = sorted(os.listdir(tmp_path))
