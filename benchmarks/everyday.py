@@ -70,8 +70,9 @@ def fold_in() -> None:
             row(given, f"{quick:.4f}", f"{slow:.4f}", f"{quick - slow:+.4f}")
         few = cut.train.select(rank_within_user(cut.train, _keys(cut.train)) < max(GIVEN))
         few = bayesmf.Ratings.from_triplets(  # the others once more, under new names
-            few.by_user.row_index + 10**6, few.items.values[few.by_user.index], few.by_user.values
-        )
+            users=few.by_user.row_index + 10**6, items=few.items.values[few.by_user.index],
+            ratings=few.by_user.values,
+        )  # fmt: skip
         best = min(_seconds(lambda few=few, base=base: base.fold_in(few)) for _ in range(3))
         print(f"\n{few.n_users:,} users with {max(GIVEN)} ratings each at once: "
               f"{few.n_users / best:,.0f} a second")  # fmt: skip
