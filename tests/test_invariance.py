@@ -127,7 +127,7 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
     first, place = model.first_side, Draws(0).place()
     if form == "centred":
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sweep, "draw_centred", lambda *a: draw_centred(*a[:-3], False, *a[-2:]))
+            patch.setattr(sweep, "draw_centred", lambda *a: draw_centred(*a[:-4], False, *a[-3:]))
             sweep._draw_centred(model, mine, raters, me, sweep.Sampling(Draws(0)))
     else:
         precision = me.W_precision[first:, first:]

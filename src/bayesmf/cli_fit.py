@@ -242,7 +242,7 @@ def is_fit(folder: Path) -> bool:
 def facts_of(name: str, algorithm: Any, fit: Any, holdout: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of a fit."""
     settings = {key: value for key, value in vars(algorithm).items()
-                if key not in ("model", "threads")}  # fmt: skip
+                if key not in ("model", "threads", "engine")}  # fmt: skip
     facts: dict[str, Any] = {
         "test_rmse": fit.test_rmse,
         "sweeps": fit.sweeps,

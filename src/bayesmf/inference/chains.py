@@ -30,11 +30,11 @@ class Chains:
     """
 
     def __init__(
-        self, sampler: Gibbs, train: Ratings, test: Ratings | None, validation: Ratings | None,
-        patience: int, kept: Kept, each: int,
+        self, sampler: Gibbs, data: Data, train: Ratings, test: Ratings | None,
+        validation: Ratings | None, patience: int, kept: Kept, each: int,
     ) -> None:  # fmt: skip
         self.sampler, self.patience, self.kept, self.each = sampler, patience, kept, each
-        self.data = Data.of(train, sampler.model)
+        self.data = data
         self.target = Target(test, self.data) if test is not None and len(test) else None
         self.judge = Target(validation, self.data) if validation is not None else None
         self.watched = Target(train, self.data, WATCHED)

@@ -42,7 +42,7 @@ Arrays = Mapping[str, NDArray[Any]]
 def describe(run: Chains, start: object, parts: Mapping[str, Ratings | None]) -> dict[str, Any]:
     """All that decides the bits of a run; threads do not."""
     settings = {key: value for key, value in vars(run.sampler).items()
-                if key not in ("model", "threads")}  # fmt: skip
+                if key not in ("model", "threads", "engine")}  # fmt: skip
     told = {
         "version": bayesmf.__version__,
         "model": asdict(run.sampler.model),

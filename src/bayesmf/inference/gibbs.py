@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
+from bayesmf.engines.ray import Ray
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe, opened
@@ -31,7 +32,7 @@ from bayesmf.inference.run import (
 from bayesmf.inference.sweep import Form
 from bayesmf.inference.target import Moments
 from bayesmf.model.spec import Model
-from bayesmf.model.state import State, checked_start
+from bayesmf.model.state import Data, State, checked_start
 
 Array = NDArray[np.float64]
 KEPT = 100
@@ -85,7 +86,7 @@ class Gibbs:
     are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly spaced after
     the burn-in, are kept as float32 to predict from: 100 of all chains together unless given, fewer
     if they would take more than half a gigabyte. The same seed gives the same bits on any number of
-    threads.
+    threads, and with ``engine="ray"`` on any number of workers and machines; ``Ray`` says which.
     """
 
     model: Model = field(default_factory=Model.best)
@@ -97,6 +98,7 @@ class Gibbs:
     form: Form = "centred"
     threads: int | None = None
     keep: int | None = None
+    engine: Literal["threads", "ray"] | Ray = "threads"
 
     def __post_init__(self) -> None:
         if not 0 <= self.burn_in < self.sweeps:
@@ -111,6 +113,18 @@ class Gibbs:
                 "burn-in"
             )
         check_threads(self.threads)
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        if self.engine == "threads":
+            return
+        if self.engine != "ray" and not isinstance(self.engine, Ray):
+            raise DataError(f"engine={self.engine!r}: choose 'threads', 'ray' or bayesmf.Ray(...)")
+        if self.form != "centred" or self.model.features == "side-only":
+            raise DataError(
+                "side features that are not centred are drawn by one process alone; choose "
+                "engine='threads'"
+            )
 
     def fit(
         self,
@@ -146,7 +160,8 @@ class Gibbs:
             each = self.kept(train)
             kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)
-            run = Chains(self, train, test, validation, patience, kept, each)
+            data = stack.enter_context(self._placed(train))
+            run = Chains(self, data, train, test, validation, patience, kept, each)
             if checkpoint is not None:
                 parts = {"training": train, "test": test, "validation": validation}
                 told = describe(run, start, parts)
@@ -167,6 +182,13 @@ class Gibbs:
             fit.known = Posterior.of(self.model, train, arrays)
             fit.threads = self.threads
         return fit
+
+    def _placed(self, train: Ratings) -> contextlib.AbstractContextManager[Data]:
+        """The ratings where the engine wants them."""
+        if self.engine == "threads":
+            return contextlib.nullcontext(Data.of(train, self.model))
+        engine = Ray() if self.engine == "ray" else self.engine
+        return engine.place(train, self.model)
 
     def kept(self, train: Ratings) -> int:
         """Draws to keep of each chain."""

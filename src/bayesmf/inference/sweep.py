@@ -174,14 +174,31 @@ def update_rows(
     place = algorithm.place(data.name, "rows")
     if model.features == "none" or model.has_own(data.name):
         prior = prior_of(model, data, me, cov.offset)
-        draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
-                  cov.own, cov.logdet, state.width())  # fmt: skip
+        if len(cov.own):
+            draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
+                      cov.own, cov.logdet, state.width())  # fmt: skip
+        else:
+            shared = (known, prior._replace(spread=None, offset=None), place, algorithm.sample,
+                      wanted, state.width())  # fmt: skip
+            me.x, errors = data.run(_rows, shared, (weight, me.spread, me.offset))
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
         _update_biases(data, me, known, weight, place, algorithm.sample, cov, errors, state)
     algorithm.updated(f"{data.name} rows")
     return errors
+
+
+def _rows(
+    data: SideData, known: Known, prior: Prior, place: Place, sample: bool, wanted: bool,
+    width: tuple[int, ...], weight: Array, spread: Array, offset: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Rows, and their squared errors if those are wanted."""
+    x = np.zeros((len(weight), len(width)))
+    errors = np.empty(len(weight) if wanted else 0)
+    draw_rows(data.observed, known, weight, prior._replace(spread=spread, offset=offset), place,
+              sample, x, errors, POINTS, NO_VALUES, width)  # fmt: skip
+    return x, errors
 
 
 def _update_biases(
@@ -258,6 +275,15 @@ def update_side(
     algorithm.updated(f"{data.name} W")
 
 
+def _strips(
+    raters: SideData, first: int, weight: Array, place: Place, sample: bool, scales: Array,
+    means: Array, residual: Array, W: Array,
+) -> tuple[Array]:  # fmt: skip
+    """W drawn anew; ``residual`` and ``W`` are changed."""
+    draw_centred(raters.observed, weight, scales, means, place, sample, residual, W, first)
+    return (W,)
+
+
 def _draw_centred(
     model: Model, data: SideData, raters: SideData, me: Side, algorithm: Algorithm
 ) -> None:
@@ -273,8 +299,7 @@ def _draw_centred(
     residual = (me.own[:, columns] - me.mean[columns]) / c[:, None]
     W = strips(me.W[:, columns] @ into)
     scales, means = strips(scale[None])[:, 0], strips((me.W_mean[columns] @ into)[None])[:, 0]
-    draw_centred(raters.observed, me.spread * c**2, scales, means,
-                 algorithm.place(data.name, "W"), algorithm.sample, strips(residual @ into),
-                 W)  # fmt: skip
+    shared = (me.spread * c**2, algorithm.place(data.name, "W"), algorithm.sample)
+    (W,) = raters.run_strips(_strips, shared, (scales, means, strips(residual @ into), W))
     flat = W.transpose(1, 0, 2).reshape(len(me.W), -1)[:, : len(scale)]
     me.W[:, columns] = flat @ B.T

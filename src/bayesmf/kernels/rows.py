@@ -27,6 +27,7 @@ class Observed(NamedTuple):
     values: Any
     mean: float
     order: Any  # rows of similar length side by side, -1 where a batch is not full
+    first: int = 0  # the number, among all rows of the side, of the first that is here
 
 
 class Known(NamedTuple):
@@ -133,7 +134,7 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
                     for a in range(size):
                         x[a, lane] += s * draws[a]
                 if sample:
-                    fill_normal(place, row, draws)
+                    fill_normal(place, observed.first + row, draws)
                     for a in range(size):
                         noise[a, lane] = draws[a]
                 if len(errors):

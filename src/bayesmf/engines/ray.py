@@ -1,0 +1,154 @@
+"""The sweep on Ray: blocks of rows are tasks, on any number of workers and machines.
+
+A block's draws depend on (seed, chain, sweep, row) alone and its results are joined in the order of
+the rows, so the bits are those of the threads, whoever did the work and however often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.engines.cut import BLOCKS, bounds, part
+from bayesmf.errors import DataError
+from bayesmf.model.spec import Model
+from bayesmf.model.state import Data, Name, SideData, Values, Work, side_data
+
+if TYPE_CHECKING:
+    from bayesmf.data.ratings import Ratings, Rows
+
+Array = NDArray[np.float64]
+NAMES: tuple[Name, Name] = ("user", "item")
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+         "RAY_DEDUP_LOGS": "0"}  # fmt: skip
+
+
+def _ray() -> Any:
+    """The library, which is an extra."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError as error:
+        raise DataError(
+            "Ray is not installed; run pip install 'bayesmf[ray]', or use engine='threads'"
+        ) from error
+    return ray
+
+
+@dataclass(frozen=True)
+class Ray:
+    """A cluster to sample on: the one at ``address``, or one of ``workers`` on this machine.
+
+    ``blocks`` of each side are dealt to whoever is free; the result does not depend on them.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    blocks: int = BLOCKS
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and (self.workers < 1 or self.address is not None):
+            raise DataError(
+                f"workers={self.workers}: choose 1 or more, and none for a cluster that is running "
+                "already"
+            )
+        if self.blocks < 1:
+            raise DataError(f"blocks={self.blocks}: choose 1 or more")
+
+    @contextlib.contextmanager
+    def place(self, ratings: Ratings, model: Model) -> Iterator[Data]:
+        """The ratings in blocks where the workers find them."""
+        with self._cluster() as ray:
+            remote = ray.remote(max_retries=-1)(_work)
+            sides = []
+            for name, other in (NAMES, NAMES[::-1]):
+                rows = ratings.by_user if name == "user" else ratings.by_item
+                cuts = bounds(rows.counts, model.rank, self.blocks).tolist()
+                spans = list(zip(cuts[:-1], cuts[1:], strict=True))
+
+                def put(rows: Rows, first: int = 0, name: Name = name) -> Any:
+                    return ray.put(side_data(name, rows, ratings.mean, model.side_power, first))
+
+                blocks = [put(part(rows, *span), span[0]) for span in spans]
+                sides.append(RemoteSide(
+                    name, None, rows.counts, model.side_power, ray, remote, spans, blocks,
+                    put(replace(rows, values=rows.values[:0])) if model.has_side(other) else None,
+                ))  # fmt: skip
+            yield Data(sides[0], sides[1], ratings.mean, len(ratings))
+
+    @contextlib.contextmanager
+    def _cluster(self) -> Iterator[Any]:
+        """Ray, connected; what was started here is stopped here."""
+        ray = _ray()
+        if ray.is_initialized():  # by whoever called us
+            yield ray
+            return
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self.address is None:
+            options.update(num_cpus=self.workers or os.cpu_count(), include_dashboard=False)
+        try:
+            ray.init(address=self.address or "local", **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            where = f"the cluster at {self.address}" if self.address else "a local cluster"
+            raise DataError(f"no way to reach {where}: {str(error).splitlines()[0]}") from error
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@dataclass(frozen=True)
+class RemoteSide(SideData):
+    """A side whose ratings are elsewhere: a block of rows is one task, a strip of columns another.
+
+    A task whose worker dies is done again by another.
+    """
+
+    ray: Any = None
+    remote: Any = None  # _work
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    blocks: list[Any] = field(default_factory=list)
+    whole: Any = None  # who rated whom, for what goes by columns
+
+    def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
+        """Block by block; the results are joined in the order of the rows."""
+        common = self.ray.put(shared)
+        return self._joined([
+            self.remote.remote(block, work, (), common, tuple(v[begin:end] for v in by_row))
+            for block, (begin, end) in zip(self.blocks, self.spans, strict=True)
+        ])  # fmt: skip
+
+    def run_strips(self, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
+        """Strip by strip."""
+        common = self.ray.put(shared)
+        return self._joined([
+            self.remote.remote(self.whole, work, (k,), common, tuple(v[k : k + 1] for v in by_strip))
+            for k in range(len(by_strip[0]))
+        ])  # fmt: skip
+
+    def _joined(self, tasks: list[Any]) -> tuple[Array, ...]:
+        return tuple(np.concatenate(each) for each in zip(*self.ray.get(tasks), strict=True))
+
+
+def _work(side: SideData, work: Work, first: Values, shared: Values, own: Values) -> Values:
+    """One task; one thread, for each worker has one core."""
+    numba.set_num_threads(1)
+    return work(side, *first, *_writable(shared), *_writable(own))
+
+
+def _writable(values: Any) -> Any:
+    """Copies of arrays, for those in the object store are read-only and kernels not made for it."""
+    if isinstance(values, np.ndarray):
+        return values.copy()
+    if isinstance(values, tuple):
+        copies = [_writable(value) for value in values]
+        return type(values)(*copies) if hasattr(values, "_fields") else tuple(copies)
+    return values
