@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser chromium lint types bench-load bench-sweep clean
+.PHONY: demo test test-slow test-browser chromium lint types api picture bench-load bench-sweep clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -35,6 +35,14 @@ lint: .venv/installed-dev
 
 types: .venv/installed-dev
 	$(BIN)/mypy
+
+# docs/api.md and docs/cli.md, from the docstrings and the options
+api: .venv/installed-dev
+	$(BIN)/python docs/make_reference.py
+
+# docs/figures/predictions.svg
+picture: .venv/installed-dev
+	$(BIN)/python docs/make_picture.py
 
 bench-sweep: .venv/installed-dev
 	$(BIN)/python benchmarks/sweep.py

@@ -17,6 +17,7 @@ import bayesmf
 from bayesmf import MAP, DataError, Gibbs, Variational
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.split import cold_start
 from bayesmf.inference.explain import explain, shares
 from bayesmf.inference.fitted import SavedFit
 from bayesmf.model import conditionals
@@ -180,6 +181,23 @@ def test_recommendations_by_caution_and_by_chance():
         fit.recommend(rank_by="luck")
 
 
+def test_caution_knows_how_little_is_known_of_strangers():
+    fit = fitted()
+    posterior = fit.posterior
+    counts = posterior.item_counts.copy()
+    counts[2] = 0  # an item that has an id but no rating
+    fit.known = replace(posterior, item_counts=counts)
+    items, ids = np.arange(TRAIN.n_items), TRAIN.items.values
+    for user in (4242, int(TRAIN.users.values[0])):
+        table = fit.recommend([user], n=9, rank_by="lower", exclude_seen=False).to_pydict()
+        where = np.full(len(ids), posterior.where("user", [user])[0], np.int32)
+        spread = fit.posterior.spread(where, np.where(counts > 0, items, -1).astype(np.int32))
+        expected = spread.mean - np.sqrt(spread.doubt)
+        found = dict(zip(table["item"], table["score"], strict=True))
+        strange = items[(counts == 0) | (user == 4242)]  # elsewhere n - 1 makes a difference
+        np.testing.assert_allclose([found[ids[k]] for k in strange], expected[strange], rtol=1e-4)
+
+
 def test_a_user_nobody_knows_gets_what_most_like():
     fit = fitted()
     table = fit.recommend([4242], n=2).to_pydict()
@@ -211,6 +229,20 @@ def test_folded_in_rows_join_the_others(name, side):
         more.fold_in(new, side)
     again = more.fold_in(new, side, replace_known=True)
     assert len(again.posterior.ids(side)) == len(ids)
+
+
+def test_only_those_who_rated_are_folded_in():
+    """The parts of a split carry the ids of everybody."""
+    cut = cold_start(small_ratings(30, 12, seed=2), 0, 0.3, 2)
+    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, seed=0).fit(cut.train)
+    more = fit.fold_in(cut.given)  # they have ids in training, but no ratings there
+    new = cut.given.by_user.counts > 0
+    np.testing.assert_array_equal(
+        more.posterior.user_counts, np.where(new, cut.given.by_user.counts,
+                                             cut.train.by_user.counts))  # fmt: skip
+    old = cut.train.select(cut.train.by_user.row_index == np.flatnonzero(~new)[0])
+    again = more.fold_in(old, replace_known=True)
+    assert again.posterior.user_counts.tolist() == more.posterior.user_counts.tolist()
 
 
 def test_a_rating_moves_a_new_user_towards_it():

@@ -22,7 +22,8 @@ except ImportError as error:
 class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Gibbs sampling behind ``fit``, ``predict`` and ``score``; works in ``GridSearchCV``.
 
-    The default is the best model known. ``fit_`` is the fit itself, with all it can do.
+    The default is the best model known; the arguments are those of ``Model`` and ``Gibbs``.
+    ``fit_`` is the fit itself, with all it can do.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.threads = threads
 
     def fit(self, X: Any, y: Any) -> MatrixFactorization:
-        """From pairs (two columns of an array, a frame, or a list) and their ratings."""
+        """From pairs (two columns of an array, a frame, or a list) and their ratings ``y``."""
         pairs = pairs_of(X)
         ratings = Ratings.from_triplets(
             users=_plain(pairs.user), items=_plain(pairs.item), ratings=np.asarray(y, float),
@@ -67,7 +68,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Expected ratings, and the standard deviations of ratings about them if asked for."""
+        """Expected ratings, an array; with ``return_std`` also the sd of ratings about them."""
         if not hasattr(self, "fit_"):
             from sklearn.exceptions import NotFittedError
 

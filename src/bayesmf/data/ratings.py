@@ -64,9 +64,9 @@ class Ratings:
     mask or position over the observations, here and in the splits, follows that order.
     """
 
-    users: Ids
+    users: Ids  # their own ids are ``users.values``, ascending
     items: Ids
-    by_user: Rows
+    by_user: Rows  # starts, index, values, times and counts, user after user
     by_item: Rows
     scale: Scale
     name: str = ""  # of the data set it was loaded from; not part of what makes two equal
@@ -82,7 +82,11 @@ class Ratings:
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
-        """Parallel arrays or lists: entry k of each makes one observation."""
+        """Parallel arrays or lists: entry k of each makes one observation.
+
+        ``times`` are whole seconds since 1970, or dates. ``scale`` and ``duplicates`` are those of
+        ``load``.
+        """
         table = cols.from_triplets(users, items, ratings, times)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
 
@@ -98,7 +102,11 @@ class Ratings:
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
-        """A pandas, polars or pyarrow table; columns not named are recognised by their names."""
+        """A pandas, polars or pyarrow table; columns not named are recognised by their names.
+
+        ``user``, ``item``, ``rating`` and ``time`` are names, or numbers from 1. ``scale`` and
+        ``duplicates`` are those of ``load``.
+        """
         table = cols.from_frame(frame, {"user": user, "item": item, "rating": rating, "time": time})
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
 

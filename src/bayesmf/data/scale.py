@@ -20,7 +20,7 @@ class Scale:
 
     low: float
     high: float
-    step: float | None = None
+    step: float | None = None  # None: any number between the ends
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():  # so that equal scales look equal, too

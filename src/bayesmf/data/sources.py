@@ -89,8 +89,14 @@ def load(
 ) -> Ratings:
     """Ratings from a data set's name or a file's path.
 
-    Columns are named, numbered from 1, or recognised; ``time="none"`` ignores times. Ids that
-    are all integers become integers unless ``ids="text"``.
+    - ``user``, ``item``, ``rating``, ``time``: the columns, by name or by number from 1; those
+      not given are recognised. ``time="none"`` ignores times.
+    - ``separator``, ``header``: how the lines are laid out, where looking at them cannot tell.
+    - ``member``: which file of a zip archive.
+    - ``ids``: ids that are all integers become integers unless this is "text".
+    - ``scale``: (low, high) or (low, high, step); ratings off it are refused. Without it the scale
+      is read off the ratings.
+    - ``duplicates``: a pair rated twice is an "error", or its "last" rating or their "mean" counts.
     """
     if ids not in ("auto", "text"):
         raise DataError(f"ids={ids!r}: say 'auto' or 'text'")

@@ -29,10 +29,9 @@ class Split:
     train: Ratings
     test: Ratings
     protocol: str
-    seed: int | None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    given: Ratings | None = None
-    """Cold start only: the few ratings that are known of the users held out of training."""
+    seed: int | None  # None: by time, where nothing is random
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
+    given: Ratings | None = None  # cold start: what is known of the users held out of training
 
     def __iter__(self) -> Iterator[Ratings]:
         return iter((self.train, self.test))
@@ -180,7 +179,17 @@ def options_of(protocol: str) -> set[str]:
 
 
 def split(ratings: Ratings, protocol: Protocol = "paper", seed: int = 0, **options: Any) -> Split:
-    """Cut ratings into training and test by a protocol's name; ``kfold`` has its own function."""
+    """Cut ratings into training and test by a protocol's name.
+
+    - "paper": 70 % to training, every user and item among them; ``test_fraction`` (0.3) and
+      ``min_item_ratings`` (3; items with fewer are dropped).
+    - "random": a plain random part; ``test_fraction`` (0.3).
+    - "cold-start": some users held out, a few ratings of each given; ``user_fraction`` (0.1) and
+      ``given`` (5).
+    - "time": the latest ratings as test; ``test_fraction`` (0.3) and ``per_user`` (False).
+
+    Folds are made by ``bayesmf.data.split.kfold(ratings, seed, folds)``, a list of splits.
+    """
     if protocol not in PROTOCOLS:
         raise DataError(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
     if protocol != "time":

@@ -31,7 +31,9 @@ def save_split(
 ) -> None:
     """Write train, test (and given) as tables, and split.json beside them.
 
-    Several splits go into the subfolders fold-1, fold-2, ...
+    Several splits go into the subfolders fold-1, fold-2, ... ``ending`` is ".csv", ".tsv",
+    ".parquet", ".csv.gz" or ".tsv.gz". An earlier split in the folder is replaced with
+    ``overwrite``.
     """
     if isinstance(split, Split):
         splits, folders = [split], ["."]

@@ -15,7 +15,10 @@ FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 
 def write(ratings: Ratings, path: str | Path) -> None:
-    """Write columns user, item, rating (and time) as csv, tsv or parquet, by the path's ending."""
+    """Write columns user, item, rating (and time), one row a rating.
+
+    The path's ending says how: .csv, .tsv, .parquet, .csv.gz or .tsv.gz.
+    """
     write_table(ratings.to_arrow(), path)
 
 

@@ -10,21 +10,23 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.engines.cut import BLOCKS, bounds, part
+from bayesmf.data.cut import BLOCKS, part, spans
+from bayesmf.data.ratings import Ratings, Rows
+from bayesmf.data.shards import Counted, Shards, read_block
 from bayesmf.errors import DataError
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, SideData, Values, Work, side_data
 
-if TYPE_CHECKING:
-    from bayesmf.data.ratings import Ratings, Rows
-
 Array = NDArray[np.float64]
+Settings = tuple[Name, float, float]  # of a side: its name, the mean rating, the power
+Spans = list[tuple[int, int]]
 NAMES: tuple[Name, Name] = ("user", "item")
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
          "RAY_DEDUP_LOGS": "0"}  # fmt: skip
@@ -47,7 +49,8 @@ def _ray() -> Any:
 class Ray:
     """A cluster to sample on: the one at ``address``, or one of ``workers`` on this machine.
 
-    ``blocks`` of each side are dealt to whoever is free; the result does not depend on them.
+    Ratings in memory are cut into ``blocks`` on each side, dealt to whoever is free; the result
+    does not depend on them.
     """
 
     address: str | None = None
@@ -64,24 +67,26 @@ class Ray:
             raise DataError(f"blocks={self.blocks}: choose 1 or more")
 
     @contextlib.contextmanager
-    def place(self, ratings: Ratings, model: Model) -> Iterator[Data]:
+    def place(self, ratings: Ratings | Shards, model: Model) -> Iterator[Data]:
         """The ratings in blocks where the workers find them."""
         with self._cluster() as ray:
-            remote = ray.remote(max_retries=-1)(_work)
             sides = []
             for name, other in (NAMES, NAMES[::-1]):
-                rows = ratings.by_user if name == "user" else ratings.by_item
-                cuts = bounds(rows.counts, model.rank, self.blocks).tolist()
-                spans = list(zip(cuts[:-1], cuts[1:], strict=True))
-
-                def put(rows: Rows, first: int = 0, name: Name = name) -> Any:
-                    return ray.put(side_data(name, rows, ratings.mean, model.side_power, first))
-
-                blocks = [put(part(rows, *span), span[0]) for span in spans]
-                sides.append(RemoteSide(
-                    name, None, rows.counts, model.side_power, ray, remote, spans, blocks,
-                    put(replace(rows, values=rows.values[:0])) if model.has_side(other) else None,
-                ))  # fmt: skip
+                whole = model.has_side(other)  # what other rows' side features are drawn from
+                settings = (name, ratings.mean, model.side_power)
+                counts: NDArray[np.int64]
+                if isinstance(ratings, Shards):
+                    found = ratings.by_user if name == "user" else ratings.by_item
+                    counts, cut = found.counts, found.spans
+                    refs = _from_shards(ray, ratings.folder, found, whole, settings)
+                else:
+                    rows = ratings.by_user if name == "user" else ratings.by_item
+                    counts, cut = rows.counts, spans(rows.counts, model.rank, self.blocks)
+                    refs = _from_memory(ray, rows, cut, whole, settings)
+                work = ray.remote(max_retries=-1)(_work)
+                sides.append(
+                    RemoteSide(name, None, counts, model.side_power, ray, work, cut, *refs)
+                )
             yield Data(sides[0], sides[1], ratings.mean, len(ratings))
 
     @contextlib.contextmanager
@@ -114,7 +119,7 @@ class RemoteSide(SideData):
 
     ray: Any = None
     remote: Any = None  # _work
-    spans: list[tuple[int, int]] = field(default_factory=list)
+    spans: Spans = field(default_factory=list)
     blocks: list[Any] = field(default_factory=list)
     whole: Any = None  # who rated whom, for what goes by columns
 
@@ -130,12 +135,52 @@ class RemoteSide(SideData):
         """Strip by strip."""
         common = self.ray.put(shared)
         return self._joined([
-            self.remote.remote(self.whole, work, (k,), common, tuple(v[k : k + 1] for v in by_strip))
+            self.remote.remote(self.whole, work, (k,), common, tuple(v[k:][:1] for v in by_strip))
             for k in range(len(by_strip[0]))
         ])  # fmt: skip
 
     def _joined(self, tasks: list[Any]) -> tuple[Array, ...]:
         return tuple(np.concatenate(each) for each in zip(*self.ray.get(tasks), strict=True))
+
+
+def _from_memory(
+    ray: Any, rows: Rows, cut: Spans, whole: bool, settings: Settings
+) -> tuple[list[Any], Any]:
+    """The blocks, and who rated whom in all of them if that is wanted."""
+    blocks = [ray.put(_side(part(rows, *span), span[0], *settings)) for span in cut]
+    if not whole:
+        return blocks, None
+    return blocks, ray.put(_side(replace(rows, values=rows.values[:0]), 0, *settings))
+
+
+def _from_shards(
+    ray: Any, folder: Path, found: Counted, whole: bool, settings: Settings
+) -> tuple[list[Any], Any]:
+    """The same, read by the workers; what is lost with a machine is read again by another."""
+    read = ray.remote(max_retries=-1)(_read)
+    blocks = [read.remote(folder, number, found.counts[begin:end], begin, *settings)
+              for number, (begin, end) in enumerate(found.spans)]  # fmt: skip
+    return blocks, ray.remote(max_retries=-1)(_whole).remote(*blocks) if whole else None
+
+
+def _side(rows: Rows, first: int, name: Name, mean: float, power: float) -> SideData:
+    return side_data(name, rows, mean, power, first)
+
+
+def _read(
+    folder: Path, number: int, counts: NDArray[np.int64], first: int, name: Name, mean: float,
+    power: float,
+) -> SideData:  # fmt: skip
+    """A block from its shard."""
+    return _side(read_block(folder, name, number, counts), first, name, mean, power)
+
+
+def _whole(*blocks: SideData) -> SideData:
+    """Who rated whom in all blocks; the values are not needed."""
+    counts = np.concatenate([block.counts for block in blocks])
+    index = np.concatenate([block.observed.index for block in blocks])
+    rows = Rows(np.concatenate([[0], np.cumsum(counts)]), index, blocks[0].observed.values[:0])
+    return _side(rows, 0, blocks[0].name, blocks[0].observed.mean, blocks[0].power)
 
 
 def _work(side: SideData, work: Work, first: Values, shared: Values, own: Values) -> Values:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import WATCHED, Shards
 from bayesmf.inference.kept import Kept
 from bayesmf.inference.run import Patience, Progress
 from bayesmf.inference.sweep import gibbs_sweep
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from bayesmf.inference.gibbs import Gibbs
 
 Array = NDArray[np.float64]
-WATCHED = 16  # predictions whose traces are kept for the diagnostics
 
 
 class Chains:
@@ -30,14 +30,15 @@ class Chains:
     """
 
     def __init__(
-        self, sampler: Gibbs, data: Data, train: Ratings, test: Ratings | None,
+        self, sampler: Gibbs, data: Data, train: Ratings | Shards, test: Ratings | None,
         validation: Ratings | None, patience: int, kept: Kept, each: int,
     ) -> None:  # fmt: skip
         self.sampler, self.patience, self.kept, self.each = sampler, patience, kept, each
         self.data = data
         self.target = Target(test, self.data) if test is not None and len(test) else None
         self.judge = Target(validation, self.data) if validation is not None else None
-        self.watched = Target(train, self.data, WATCHED)
+        some = train if isinstance(train, Ratings) else train.sample
+        self.watched = Target(some, self.data, WATCHED)
         self.states: list[State] = []
         self.traces: list[dict[str, list[float]]] = []  # by chain
         self.curve: list[float] = []

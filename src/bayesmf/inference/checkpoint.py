@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import bayesmf
 from bayesmf.atomic import locked, whole_file
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import Shards
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.run import Clock
@@ -39,7 +40,9 @@ STALE = re.compile(rf"\.({OURS.pattern})\..*")  # what a killed process was writ
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def describe(run: Chains, start: object, parts: Mapping[str, Ratings | None]) -> dict[str, Any]:
+def describe(
+    run: Chains, start: object, parts: Mapping[str, Ratings | Shards | None]
+) -> dict[str, Any]:
     """All that decides the bits of a run; threads do not."""
     settings = {key: value for key, value in vars(run.sampler).items()
                 if key not in ("model", "threads", "engine")}  # fmt: skip

@@ -54,11 +54,22 @@ class Fitted:
     def predict(
         self, pairs: Any, *, quantiles: Sequence[float] = (0.05, 0.95), clip: bool = False
     ) -> Any:
-        """A frame: user, item, mean, sd, quantiles (q05, q95), and what is known of the pair.
+        """Expected ratings of pairs, and how far from them a rating may be.
 
-        ``sd`` is that of a rating: what is not known of the user and the item, and the noise. The
-        quantiles are those of a Gaussian with this mean and sd. A user or item that was not in
-        training is at its prior, and wide. ``clip`` cuts means and quantiles to the scale.
+        ``pairs`` is a frame with a user and an item column, a list of (user, item), an array of two
+        columns, or ratings. Back comes a frame of the same kind (a pyarrow table if there was
+        none), in the order of the pairs, with the columns
+
+        - ``user``, ``item``: as they were given.
+        - ``mean``: the expected rating.
+        - ``sd``: the standard deviation of a rating: what is not known of the user and the item,
+          and the noise.
+        - ``q05``, ``q95``, or whatever ``quantiles`` asks for: those of a Gaussian with this mean
+          and sd.
+        - ``known``: "hot", "new user", "new item" or "new". Who was not in training is at the
+          prior, and wide.
+
+        ``clip`` cuts means and quantiles to the scale.
         """
         asked = pairs_of(pairs)
         user, item = self._where(asked)
@@ -80,7 +91,11 @@ class Fitted:
         return frame_like(columns, asked.like)
 
     def probabilities(self, pairs: Any) -> Any:
-        """A frame: user, item, and P(rating = r) for every r of a scale with steps."""
+        """The probability of every rating of a scale with steps; a mixture over the draws.
+
+        Takes what ``predict`` takes, and gives a frame with the columns ``user``, ``item`` and one
+        for each rating of the scale: ``p1``, ``p2``, ... or ``p0.5``, ``p1``, ... They add up to 1.
+        """
         asked = pairs_of(pairs)
         user, item = self._where(asked)
         with using(self.threads):
@@ -92,10 +107,18 @@ class Fitted:
         self, users: Any = None, n: int = 10, *, rank_by: RankBy = "mean",
         exclude_seen: bool = True, seen: Ratings | None = None, items: Any = None, seed: int = 0,
     ) -> Any:  # fmt: skip
-        """A frame: user, rank, item, score; the best ``n`` items of each user, all users if none.
+        """The best ``n`` items of each user.
 
-        Items that the user rated in training (or in ``seen``) are left out. ``items`` limits what
-        may be recommended. A user who was not in training gets what most users like.
+        - ``users``: one id, a list, a column, or a frame with a user column; all users if none. Who
+          was not in training gets what most users like.
+        - ``rank_by``: "mean", the expected rating; "lower", one standard deviation of the
+          prediction below it; "thompson", one draw for each user, chosen by ``seed``.
+        - ``exclude_seen``, ``seen``: items that the user rated in training, or in the ratings
+          ``seen`` if they are given, are left out.
+        - ``items``: the ids that may be recommended; all items if none.
+
+        Back comes a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score``
+        (what was ranked by), user after user, with fewer rows where fewer items are left.
         """
         posterior = self.posterior
         asked, like = (posterior.users.values, None) if users is None else users_of(users)
@@ -123,7 +146,18 @@ class Fitted:
     def fold_in(
         self, ratings: Any, side: Name = "user", *, replace_known: bool = False, seed: int = 0
     ) -> SavedFit:
-        """A fit with new users (or items) in it, each given their ratings; nothing is refitted."""
+        """A fit with new users (or items) in it, each given their ratings; nothing is refitted.
+
+        - ``ratings``: of the new users: ``Ratings``, or a frame with user, item and rating. Ratings
+          of items that the fit does not know are left out.
+        - ``side``: "item" takes in new items by the ratings that known users gave them.
+        - ``replace_known``: a user who is known already is refused, or with this known by these
+          ratings alone from now on.
+        - ``seed``: of the draws.
+
+        The fit itself does not change. The new one does not hold the training ratings: give
+        ``recommend`` what was rated as ``seen``.
+        """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
         with using(1 if len(ratings) < FEW else self.threads):
@@ -133,9 +167,15 @@ class Fitted:
         return SavedFit(posterior, dict(self._traces()), dict(self._facts()), self.threads)
 
     def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:
-        """RMSE, MAE, log score, CRPS and coverage, overall and by how much the user rated.
+        """How good predictions and their intervals are, overall and by how much the user rated.
 
-        The bins are the paper's, or those whose largest numbers of ratings are given.
+        ``test`` is ``Ratings`` or a frame with user, item and rating. The keys are ``rmse``,
+        ``mae``, ``log score`` (more is better), ``crps`` (less is better), ``coverage 0.5``,
+        ``coverage 0.8`` and ``coverage 0.95`` (the share of test ratings inside the central
+        interval of that probability), and ``by user frequency``: a list with the same for each bin
+        of users, its ``user ratings`` (training and test together) and its number of
+        ``test ratings``. The bins are the paper's quantiles, or those whose largest numbers of
+        ratings ``bins`` lists.
         """
         if not isinstance(test, Ratings):
             test = Ratings.from_frame(test)
@@ -160,7 +200,13 @@ class Fitted:
         return facts
 
     def explain(self, user: Any, item: Any, most: int = 5) -> dict[str, Any]:
-        """The parts of one prediction, and what the user's own ratings add to it."""
+        """The parts of one prediction, and what the user's own ratings add to it.
+
+        The keys are ``prediction``; ``parts``: mean, user bias, item bias, own features and side
+        features, each with its ``mean`` and ``sd`` over the draws, whose means add up to the
+        prediction; and, if the training ratings are at hand, ``ratings``: the ``most`` ratings of
+        the user that matter most, each with ``item``, ``rating`` and what it ``adds``.
+        """
         posterior = self.posterior
         i, j = int(posterior.where("user", [user])[0]), int(posterior.where("item", [item])[0])
         for what, place, asked in (("user", i, user), ("item", j, item)):
@@ -171,12 +217,20 @@ class Fitted:
     def save(
         self, path: str | Path, *, with_ratings: bool = False, overwrite: bool = False
     ) -> None:
-        """Write a folder, or one .zip; without the training ratings unless they are asked for."""
+        """Write a folder, or one file if the path ends in .zip; ``load_model`` reads both.
+
+        The training ratings are inside only ``with_ratings``. A model that is there already is
+        replaced with ``overwrite``, and refused without.
+        """
         model_files.save(self.posterior, path, self._traces(), self._facts(), with_ratings,
                          overwrite)  # fmt: skip
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
-        """R-hat and effective sample size of every trace after the burn-in."""
+        """R-hat and effective sample size of every trace after the burn-in.
+
+        By name: {"r_hat": ..., "ess": ...}. Traces are those of Gibbs sampling: the noise
+        precision, the size of priors and side features, and 16 predictions.
+        """
         return {
             name: {"r_hat": r_hat(trace), "ess": effective_sample_size(trace)}
             for name, trace in self._traces().items()
@@ -190,7 +244,7 @@ class SavedFit(Fitted):
 
     posterior: Posterior
     traces: dict[str, NDArray[Any]] = field(default_factory=dict)  # (chain, draw)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  # how it was made
     threads: int | None = None
 
     def _traces(self) -> Mapping[str, NDArray[Any]]:
@@ -201,6 +255,9 @@ class SavedFit(Fitted):
 
 
 def load_model(path: str | Path, threads: int | None = None) -> SavedFit:
-    """A fit that was saved, checked; anything wrong with its files is one sentence."""
+    """A fit that was saved by ``fit.save`` or by ``bayesmf fit --out``, from its folder or .zip.
+
+    The files are checked; anything wrong with them is a ``DataError`` of one sentence.
+    """
     posterior, facts, traces = model_files.load(path)
     return SavedFit(posterior, traces, facts, threads)

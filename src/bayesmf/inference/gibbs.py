@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import Shards
 from bayesmf.engines.ray import Ray
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
@@ -43,17 +44,17 @@ class GibbsFit(Fitted):
     """What sampling leaves: the last state of each chain, traces, and the test predictions."""
 
     model: Model
-    states: list[State]
+    states: list[State]  # the last of each chain
     traces: dict[str, Array]  # (chain, sweep)
     burn_in: int
-    predictions: Moments | None
-    test_rmse: float | None
-    rmse_by_sweep: list[float]
+    predictions: Moments | None  # of the test ratings: ``mean``, ``sd`` of it, ``rating_sd``
+    test_rmse: float | None  # of the average over all sweeps after the burn-in
+    rmse_by_sweep: list[float]  # of the average so far
     sweeps: int  # done, over all chains
     seconds: float
     stopped: str  # why it ended before its time, or nothing
     validation_by_sweep: list[float] = field(default_factory=list)
-    draws: Kept | None = None
+    draws: Kept | None = None  # a list of states; ``draws.arrays`` by parameter, (draw, ...)
     known: Posterior | None = None
 
     @property
@@ -90,15 +91,15 @@ class Gibbs:
     """
 
     model: Model = field(default_factory=Model.best)
-    sweeps: int = 400
-    burn_in: int = 20
-    thin: int = 1
-    chains: int = 1
+    sweeps: int = 400  # of each chain, burn-in included
+    burn_in: int = 20  # sweeps that are not averaged
+    thin: int = 1  # average the test predictions of every so many sweeps
+    chains: int = 1  # one after the other, each with random numbers of its own
     seed: int = 0
-    form: Form = "centred"
-    threads: int | None = None
-    keep: int | None = None
-    engine: Literal["threads", "ray"] | Ray = "threads"
+    form: Form = "centred"  # how side features are drawn
+    threads: int | None = None  # None: all
+    keep: int | None = None  # draws of each chain to predict from; 0: none
+    engine: Literal["threads", "ray"] | Ray = "threads"  # where a sweep runs
 
     def __post_init__(self) -> None:
         if not 0 <= self.burn_in < self.sweeps:
@@ -128,7 +129,7 @@ class Gibbs:
 
     def fit(
         self,
-        train: Ratings,
+        train: Ratings | Shards,
         test: Ratings | None = None,
         *,
         start: State | Literal["random", "map"] = "random",
@@ -141,16 +142,20 @@ class Gibbs:
         every: float = 60.0,
         resume: bool = False,
     ) -> GibbsFit:
-        """Sample; ``test`` is predicted along the way, ``budget`` is in seconds.
+        """Sample, and return what was sampled; Ctrl-C ends the run with what there is.
 
-        All chains begin at ``start`` if it is a state or "map", a MAP estimate made for it.
-        A chain ends early when the error on ``validation`` has not fallen for ``patience`` sweeps.
-        Kept draws go to the new folder ``keep_in``, or stay in memory. Ctrl-C ends the run with
-        what has been sampled.
-
-        The run is saved in the folder ``checkpoint`` after every so many seconds, and when it ends
-        or is ended. With ``resume`` it goes on from there, on any number of threads, and its result
-        has the same bits as if nothing had happened; ``budget`` counts anew.
+        - ``test``: predicted along the way, averaged over the sweeps after the burn-in.
+        - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it.
+        - ``validation``, ``patience``: a chain ends early when the error on these ratings has not
+          fallen for so many sweeps.
+        - ``callbacks``: called with a ``Progress`` after every sweep; one that returns True ends
+          the run.
+        - ``budget``: seconds after which the run ends with what there is.
+        - ``keep_in``: a new folder for the kept draws, which else stay in memory.
+        - ``checkpoint``, ``every``: a folder in which the run is saved after every so many seconds,
+          and when it ends or is ended.
+        - ``resume``: go on from there, on any number of threads; the result has the same bits as
+          if nothing had happened. ``budget`` counts anew.
         """
         check_parts(train, test=test, validation=validation)
         with using(self.threads), contextlib.ExitStack() as stack:
@@ -170,6 +175,8 @@ class Gibbs:
             elif resume:
                 raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
             if start == "map":
+                if not isinstance(train, Ratings):
+                    raise DataError("start='map' needs all ratings in memory; begin at 'random'")
                 start, saved = self._estimate(train, validation, clock, saved)
             if start != "random":
                 start = checked_start(start, self.model, run.data)
@@ -183,14 +190,16 @@ class Gibbs:
             fit.threads = self.threads
         return fit
 
-    def _placed(self, train: Ratings) -> contextlib.AbstractContextManager[Data]:
+    def _placed(self, train: Ratings | Shards) -> contextlib.AbstractContextManager[Data]:
         """The ratings where the engine wants them."""
         if self.engine == "threads":
+            if not isinstance(train, Ratings):
+                raise DataError(f"{train.folder} holds shards; fit them with engine='ray'")
             return contextlib.nullcontext(Data.of(train, self.model))
         engine = Ray() if self.engine == "ray" else self.engine
         return engine.place(train, self.model)
 
-    def kept(self, train: Ratings) -> int:
+    def kept(self, train: Ratings | Shards) -> int:
         """Draws to keep of each chain."""
         if self.keep is not None:
             return self.keep

@@ -49,12 +49,12 @@ class MapFit(Fitted):
 
     model: Model
     state: State
-    penalty: float
+    penalty: float  # of the features
     trace: dict[str, list[float]]  # by sweep of the features' stage: energy and errors
     test_rmse: float | None
     sweeps: int  # of the features' stage, all penalties together
     seconds: float
-    stopped: str
+    stopped: str  # why it ended before its time, or nothing
     centred: float  # the mean of the ratings it was made from
     predictions: Array | None = None  # of the test ratings
     known: Posterior | None = None
@@ -81,12 +81,12 @@ class MAP:
 
     model: Model = field(default_factory=Model.best)
     method: Literal["coordinate", "momentum"] = "coordinate"
-    penalty: float | None = None
+    penalty: float | None = None  # of the features; None: the best of 5, 10, 20 and 40
     bias_penalty: float = 3.0
     hold_biases: bool | None = None  # None: as the method has it
     sweeps: int | None = None  # at most; None: 60 by coordinates, 1000 by momentum
     seed: int = 0
-    threads: int | None = None
+    threads: int | None = None  # None: all
 
     def __post_init__(self) -> None:
         check_threads(self.threads)
@@ -109,10 +109,15 @@ class MAP:
         callbacks: Sequence[Callback] = (),
         budget: float | None = None,
     ) -> MapFit:
-        """Estimate.
+        """Estimate, and return the point.
 
-        By coordinates and without ``validation``, the estimate is made again on all of ``train``
-        once the penalty and the number of sweeps are chosen.
+        - ``test``: its error is recorded at every sweep.
+        - ``validation``: the ratings to choose the penalty and the number of sweeps by. By
+          coordinates and without it, a tenth of ``train`` is held out for that, and then the
+          estimate is made again on all of ``train``.
+        - ``patience``: sweeps without a lower validation error before the end: 3 by coordinates,
+          20 by momentum.
+        - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
         """
         check_parts(train, test=test, validation=validation)
         with using(self.threads):

@@ -44,7 +44,9 @@ def recommend(
     draws = posterior.draws
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
-    y = _wide(posterior, draws, "item", np.where(posterior.item_counts[items] > 0, items, -1))
+    rated = np.where(posterior.item_counts[items] > 0, items, -1)
+    y = _wide(posterior, draws, "item", rated)
+    cautious = _for_strangers(posterior, user, rated) if rank_by == "lower" else None
     chosen = (Draws(seed).of(61).uniforms(len(user))[:, 0] * len(posterior)).astype(int)
     place = np.full(len(posterior.items), -1)
     place[items] = np.arange(len(items))
@@ -54,6 +56,9 @@ def recommend(
         span = slice(begin, begin + rows)
         x = _wide(posterior, draws, "user", user[span])
         block = _scores(x, y, posterior.model.size + 1, rank_by, chosen[span])
+        if cautious is not None:
+            block[:, rated < 0] = cautious[0][span, None]
+            block[user[span] < 0] = cautious[1]
         if seen is not None:
             leave_out(block, user[span], seen.by_user.starts, seen.by_user.index, place)
         top = np.empty((len(block), n), np.int64)
@@ -62,10 +67,24 @@ def recommend(
         scores[span] = np.take_along_axis(block, top, axis=1) + np.float32(posterior.mean)
 
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        for _ in pool.map(fill, range(0, len(user), rows)):
-            pass
+        try:
+            for _ in pool.map(fill, range(0, len(user), rows)):
+                pass
+        except BaseException:  # Ctrl-C does not wait for all the others
+            pool.shutdown(cancel_futures=True)
+            raise
     best[~np.isfinite(scores)] = -1
     return best, scores
+
+
+def _for_strangers(posterior: Posterior, user: Index, item: Index) -> list[Floats]:
+    """The lower scores of a new item by user, and of a new user by item: their doubt is wider."""
+    out = []
+    for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
+        spread = posterior.spread(users, items)
+        score = spread.mean - posterior.mean - CAUTION * np.sqrt(spread.doubt)
+        out.append(score.astype(np.float32))
+    return out
 
 
 def _wide(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: Index) -> Floats:

@@ -14,6 +14,7 @@ import numba
 from threadpoolctl import threadpool_limits
 
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import Shards
 from bayesmf.errors import DataError
 from bayesmf.model.state import State
 
@@ -69,14 +70,14 @@ def sweep_first() -> Iterator[None]:
 class Progress:
     """Where a run is; what a callback sees after every sweep."""
 
-    chain: int
+    chain: int  # from 0
     chains: int
     sweep: int  # done in this chain
-    sweeps: int
+    sweeps: int  # of each chain, at most
     seconds: float  # since the start
     rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
     validation: float | None = None  # the same on the validation ratings
-    stage: str = "sampling"
+    stage: str = "sampling"  # or what else is being done, such as "MAP, penalty 10"
     state: State | None = None  # to look at, not to change
 
 
@@ -84,7 +85,7 @@ Callback = Callable[[Progress], bool | None]
 """Called after every sweep; returning True ends the run with what there is."""
 
 
-def check_parts(train: Ratings, **parts: Ratings | None) -> None:
+def check_parts(train: Ratings | Shards, **parts: Ratings | None) -> None:
     """Refuse test or validation ratings that number users or items in another way."""
     for name, part in parts.items():
         if part is None:

@@ -113,13 +113,13 @@ class VariationalFit(Fitted):
 
     model: Model  # with the prior that was used
     state: State  # the means
-    q: MeanField
+    q: MeanField  # covariances, and the distributions of everything else
     trace: dict[str, list[float]]  # by update: bound, errors, ranges of the precisions
     test_rmse: float | None
-    sweeps: int
+    sweeps: int  # updates done
     best: int  # the update, counted from 1, whose state this is
     seconds: float
-    stopped: str
+    stopped: str  # why it ended before its time, or nothing
     predictions: Array | None = None  # of the test ratings
     made: Callable[[VariationalFit], Posterior] | None = None
 
@@ -143,13 +143,13 @@ class Variational:
     """
 
     model: Model = field(default_factory=Model.best)
-    updates: int = 100
-    tolerance: float = 1e-6
-    prior: Literal["default", "map-driven"] = "default"
-    moments: Literal["second", "first"] = "second"
-    clamp: bool = False
-    seed: int = 0
-    threads: int | None = None
+    updates: int = 100  # at most
+    tolerance: float = 1e-6  # of the bound's rise, as a share of it
+    prior: Literal["default", "map-driven"] = "default"  # scale of the features' hyperprior
+    moments: Literal["second", "first"] = "second"  # first: without covariances, as printed
+    clamp: bool = False  # truncated precisions by clamping, as printed
+    seed: int = 0  # of the start, and of the draws from Q
+    threads: int | None = None  # None: all
     keep: int | None = None  # draws from Q; 50, or fewer on large data
 
     def __post_init__(self) -> None:
@@ -178,7 +178,14 @@ class Variational:
         callbacks: Sequence[Callback] = (),
         budget: float | None = None,
     ) -> VariationalFit:
-        """Optimise Q; with ``validation`` the result is the update with the least error there."""
+        """Optimise Q, and return its moments.
+
+        - ``test``: its error is recorded at every update.
+        - ``start``: a state, a MAP estimate made for it, or random values.
+        - ``validation``, ``patience``: the run ends when the error on these ratings has not fallen
+          for so many updates, and the result is the update with the least error there.
+        - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
+        """
         check_parts(train, test=test, validation=validation)
         with using(self.threads):
             clock = Clock(callbacks, budget)

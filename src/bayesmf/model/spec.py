@@ -39,7 +39,7 @@ class Hyper:
     bias_rate: float = 1.0
     bias_mean: float = 0.0  # of a fixed bias prior
     bias_precision: float = 1.0
-    student_degrees: float = 4.0
+    student_degrees: float = 4.0  # of a Student-t prior
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ class Model:
     features shift the bias too; "learned" gives the biases a Normal-Gamma prior of their own.
     """
 
-    rank: int = 20
-    features: Features = "side"
-    side_of: SideOf = "user"
-    side_power: float = 1.0
-    precision: Precision = "constant"
-    bounds: tuple[float, float] = (0.5, 2.0)
-    prior: Prior = "gaussian"
-    bias: Bias = "learned"
-    hyper: Hyper = field(default_factory=Hyper)
+    rank: int = 20  # number of features
+    features: Features = "side"  # biases only; own; own and side; side alone
+    side_of: SideOf = "user"  # whose rows side features shift
+    side_power: float = 1.0  # p of the weight n^-p of side features
+    precision: Precision = "constant"  # alpha and beta: 1; Gamma; Gamma cut to the bounds
+    bounds: tuple[float, float] = (0.5, 2.0)  # of truncated precisions
+    prior: Prior = "gaussian"  # of the own features
+    bias: Bias = "learned"  # prior of the biases
+    hyper: Hyper = field(default_factory=Hyper)  # the fixed numbers at the top
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -92,7 +92,7 @@ class Model:
 
     @classmethod
     def best(cls, rank: int = 20) -> Model:
-        """The best member known: side features of both sides, robust, bias as a feature."""
+        """The best member known: side features of both sides, p = 0.5, robust, joint bias."""
         return cls(rank, "side", "both", 0.5, "robust", bias="joint")
 
     @property

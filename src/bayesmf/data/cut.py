@@ -8,17 +8,21 @@ from numpy.typing import NDArray
 from bayesmf.data.ratings import Rows
 
 BLOCKS = 16  # of each side
+RANK = 20  # that blocks are balanced for if none is known
 
 
-def bounds(counts: NDArray[np.int64], rank: int, blocks: int = BLOCKS) -> NDArray[np.int64]:
-    """Where blocks of neighbouring rows begin, and the end.
+def spans(
+    counts: NDArray[np.int64], rank: int = RANK, blocks: int = BLOCKS
+) -> list[tuple[int, int]]:
+    """Where each block of neighbouring rows begins and ends.
 
     A row costs a d^3 + b n d^2: a factorisation, and the Gram matrix of its n ratings. With
     a = b / 3, by their operations, that is in proportion to n + d / 3.
     """
     cost = np.cumsum(counts + rank / 3)
-    cuts = np.searchsorted(cost, cost[-1] * np.arange(1, blocks) / blocks, side="left") + 1
-    return np.unique(np.concatenate([[0], cuts, [len(counts)]])).astype(np.int64)
+    cuts = np.searchsorted(cost, cost[-1] * np.arange(1, blocks) / blocks) + 1
+    ends = np.unique(np.concatenate([cuts, [len(counts)]])).tolist()
+    return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def part(rows: Rows, begin: int, end: int) -> Rows:
