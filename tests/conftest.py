@@ -34,6 +34,20 @@ def tiny_ratings(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def tiny_fit(tiny_ratings, tmp_path_factory):
+    """The folder of a fit to them, with the training ratings."""
+    from click.testing import CliRunner
+
+    from bayesmf.cli import main
+
+    out = tmp_path_factory.mktemp("fit") / "out"
+    words = ["fit", tiny_ratings, "--model", "side", "--rank", 2, "--sweeps", 30, "--out", out,
+             "--quiet", "--with-ratings"]  # fmt: skip
+    assert CliRunner().invoke(main, [str(word) for word in words]).exit_code == 0
+    return out
+
+
+@pytest.fixture(scope="session")
 def tiny_study(tiny_ratings, tmp_path_factory):
     """The folder of a whole study of them, on two splits, with its report."""
     out = tmp_path_factory.mktemp("study") / "out"

@@ -117,6 +117,19 @@ def test_a_map_start_that_was_cut_short_is_not_saved(tmp_path):
     assert content(fit) == content(fitted(gibbs, start="map"))
 
 
+def test_a_budget_shorter_than_the_map_start_goes_on_all_the_same(tmp_path):
+    """Otherwise every call would begin with the same start and end in it."""
+    gibbs = sampler()
+    expected = fitted(gibbs, start="map")
+    for done in range(1, expected.sweeps + 1):
+        fit = fitted(gibbs, tmp_path, start="map", resume=True, budget=0.0)
+        assert fit.sweeps == done
+    seen = Stop(-1, "ask")
+    fitted(gibbs, start="map", budget=0.0, callbacks=[seen])
+    assert len(seen.seen) == 2  # nothing is saved, so the start is cut short
+    assert content(fitted(gibbs, tmp_path, start="map", resume=True)) == content(expected)
+
+
 def test_ctrl_c_waits_for_the_end_of_the_sweep(tmp_path, monkeypatch):
     """Wherever it comes; a second one does not wait, and what was saved before stays."""
     expected = content(fitted(sampler()))

@@ -18,12 +18,9 @@ def run(*words: object, code: int = 0):
     return done.output
 
 
-@pytest.fixture(scope="module")
-def fit(tiny_ratings, tmp_path_factory):
-    out = tmp_path_factory.mktemp("fit") / "out"
-    run("fit", tiny_ratings, "--model", "side", "--rank", 2, "--sweeps", 30, "--out", out,
-        "--quiet", "--with-ratings")  # fmt: skip
-    return out
+@pytest.fixture
+def fit(tiny_fit):
+    return tiny_fit
 
 
 def test_predictions_file_to_file(fit, tmp_path):
@@ -88,6 +85,7 @@ def test_numbers_as_ids(tmp_path):
     rows = [json.loads(line) for line in run("predict", tmp_path / "f", tmp_path / "p.csv", "--json"
                                              ).splitlines()]  # fmt: skip
     assert [row["known"] for row in rows] == ["hot", "new user", "new user", "new user"]
-    assert "are numbers" in run("recommend", tmp_path / "f", "--user", "ann", code=2)
+    for user in ("ann", "01", "99999999999999999999"):
+        assert "are numbers" in run("recommend", tmp_path / "f", "--user", user, code=2)
     assert "not at hand" in run("recommend", tmp_path / "f", "--user", "1", code=2)
     assert "score" in run("recommend", tmp_path / "f", "--user", "1", "--seen", tmp_path / "r.csv")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bayesmf import DataError, Gibbs, Hyper, Model, load, split
+from bayesmf import MAP, DataError, Gibbs, Hyper, Model, Variational, load, load_model, split
 from bayesmf.cli import main
 from bayesmf.data.split import carve
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
@@ -196,7 +196,7 @@ def test_kept_draws_that_are_not_there(tmp_path):
     np.save(tmp_path / "draws" / "tau.npy", np.zeros((1, 1), np.float32))
     with pytest.raises(DataError, match="tau.npy has another shape"):
         Kept.open(tmp_path / "draws")
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="draws exists already; choose another folder for keep_in$"):
         Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
 
 
@@ -210,13 +210,25 @@ def test_a_state_goes_into_arrays_and_back(name):
     assert digest(rest) == digest(whole)
 
 
-def test_traces_for_arviz():
+def test_traces_for_arviz(tmp_path):
     arviz = pytest.importorskip("arviz")
     fit = Gibbs(BASE, sweeps=60, burn_in=20, chains=3).fit(small_ratings(30, 20))
     found = fit.to_arviz()
     assert found.posterior["noise precision"].shape == (3, 40)
     theirs = float(arviz.rhat(found, method="split")["noise precision"])
     assert fit.diagnostics()["noise precision"]["r_hat"] == pytest.approx(theirs, abs=1e-6)
+    fit.save(tmp_path / "fit")
+    assert load_model(tmp_path / "fit").to_arviz().posterior.equals(found.posterior)
+
+
+def test_fits_without_chains_have_no_traces(tmp_path):
+    train = small_ratings(30, 20)
+    for fit in (MAP(BASE, penalty=5.0, sweeps=2), Variational(BASE, updates=2)):
+        one = fit.fit(train)
+        one.save(tmp_path / type(fit).__name__)
+        for each in (one, load_model(tmp_path / type(fit).__name__)):
+            with pytest.raises(DataError, match="only Gibbs sampling leaves traces"):
+                each.to_arviz()
 
 
 def test_a_given_start_is_where_the_chain_begins():

@@ -266,7 +266,7 @@ def test_ids_are_looked_up_by_their_own_type():
     assert ratings.items.index(np.array(["c", "z"])).tolist() == [2, -1]
     assert ratings.items.index(np.array(["c"], dtype=np.dtypes.StringDType())).tolist() == [2]
     assert ratings.items.index([]).tolist() == []
-    with pytest.raises(DataError, match="the ids are integer here but text in the question"):
+    with pytest.raises(DataError, match="the ids are integers here but text in the question"):
         ratings.users.index(["2"])
 
 

@@ -1,17 +1,14 @@
 """Bayesian matrix factorization of ratings."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from bayesmf.data.ratings import Ratings
-from bayesmf.data.scale import Scale
-from bayesmf.data.sources import load
-from bayesmf.data.split import Split, split
-from bayesmf.data.split_files import load_split, save_split
-from bayesmf.data.write import write
-from bayesmf.errors import DataError
-
+TYPE_CHECKING = False  # what type checkers take for True; typing itself takes long to load
 if TYPE_CHECKING:
+    from bayesmf.data.ratings import Ratings
+    from bayesmf.data.scale import Scale
+    from bayesmf.data.sources import load
+    from bayesmf.data.split import Split, split
+    from bayesmf.data.split_files import load_split, save_split
+    from bayesmf.data.write import write
+    from bayesmf.errors import DataError
     from bayesmf.inference.fitted import load_model
     from bayesmf.inference.gibbs import Gibbs
     from bayesmf.inference.map import MAP
@@ -38,18 +35,34 @@ __all__ = [
     "write",
 ]
 
-# Names whose modules load the compiler; looking at data should not wait for it.
-_LATE = {
-    "MAP": "bayesmf.inference.map",
-    "Gibbs": "bayesmf.inference.gibbs",
-    "Hyper": "bayesmf.model.spec",
-    "Model": "bayesmf.model.spec",
-    "Variational": "bayesmf.inference.variational",
-    "load_model": "bayesmf.inference.fitted",
+# Each module is loaded when its name is asked for: looking at data does not wait for the compiler,
+# and neither does a key of the shell for NumPy.
+_HOMES = {
+    "MAP": "inference.map",
+    "DataError": "errors",
+    "Gibbs": "inference.gibbs",
+    "Hyper": "model.spec",
+    "Model": "model.spec",
+    "Ratings": "data.ratings",
+    "Scale": "data.scale",
+    "Split": "data.split",
+    "Variational": "inference.variational",
+    "load": "data.sources",
+    "load_model": "inference.fitted",
+    "load_split": "data.split_files",
+    "save_split": "data.split_files",
+    "split": "data.split",
+    "write": "data.write",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(f"bayesmf.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'bayesmf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

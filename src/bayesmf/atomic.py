@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -16,11 +17,21 @@ try:
 except ImportError:  # Windows: a second process is not noticed there
     fcntl = None  # type: ignore[assignment]
 
+OVERWRITE = "choose another name, or allow --overwrite (overwrite=True in Python)"
+REMEDIES = {
+    "ENOSPC": "free some space, or choose another place",
+    "EDQUOT": "free some space, or choose another place",
+    "EROFS": "choose a place that is not read-only",
+    "ENAMETOOLONG": "choose a shorter name",
+}
+
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path``; on success it becomes ``path``, on failure nothing does."""
     with _explained(path):
+        if path.is_dir():
+            raise DataError(f"{path} is a folder; choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
@@ -34,9 +45,11 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> Iterator[Path]:
+def whole_folder(
+    path: Path, replaces: Callable[[Path], bool] | None = None, remedy: str = OVERWRITE
+) -> Iterator[Path]:
     """A temporary folder that becomes ``path``, if ``check_folder`` allows it."""
-    check_folder(path, replaces)
+    check_folder(path, replaces, remedy)
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -66,22 +79,34 @@ def _settle(path: Path) -> None:
         os.close(handle)
 
 
-def check_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> None:
-    """Refuse a place that holds anything, unless it is a folder that ``replaces`` recognises."""
+def check_folder(
+    path: Path, replaces: Callable[[Path], bool] | None = None, remedy: str = OVERWRITE
+) -> None:
+    """Refuse a place that holds anything, unless it is a folder that ``replaces`` recognises.
+
+    A place where nothing can be written is refused, too: now, and not after hours of work.
+    """
     with _explained(path):
-        if not path.exists() and not path.is_symlink():
-            return
-        if path.is_symlink() or not path.is_dir():
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise DataError(f"{path} exists and is not a folder; choose another place")
-        if not any(path.iterdir()):
-            return
-        if replaces is None:
-            raise DataError(f"{path} exists already; choose another folder or allow --overwrite")
-        if not replaces(path):
-            raise DataError(
-                f"{path} holds other files, which --overwrite does not delete; choose another "
-                "folder"
-            )
+        if path.exists() and any(path.iterdir()):
+            if replaces is None:
+                raise DataError(f"{path} exists already; {remedy}")
+            if not replaces(path):
+                raise DataError(
+                    f"{path} holds other files, which --overwrite does not delete; choose another "
+                    "folder"
+                )
+        check_place(path)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a name beside which nothing can be written."""
+    with _explained(path):
+        above = path.absolute().parent
+        while not above.exists():
+            above = above.parent
+        os.rmdir(tempfile.mkdtemp(dir=above, prefix=f".{path.name}."))
 
 
 @contextlib.contextmanager
@@ -113,10 +138,19 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror or error}); free the space or choose "
-            "another place"
-        ) from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> DataError:
+    """What was in the way, and what to do about it."""
+    name = errno.errorcode.get(error.errno or 0, "")
+    why = error.strerror or str(error)
+    if name in ("ENOTDIR", "EEXIST"):
+        why = "a part of this path is a file, not a folder"
+    remedy = REMEDIES.get(name, "choose another place")
+    if isinstance(error, PermissionError):
+        remedy = "ask for the permission to write there, or choose another place"
+    return DataError(f"{path}: cannot be written ({why}); {remedy}")
 
 
 def _umask() -> int:

@@ -9,9 +9,10 @@ import click
 from rich.console import Console
 
 import bayesmf
-from bayesmf import cli_data, cli_model, cli_study
-from bayesmf.cli_shared import Cli, reading_options
+from bayesmf import cli_data, cli_judge, cli_model, cli_study
+from bayesmf.cli_shared import DATA, Cli, reading_options
 from bayesmf.errors import DataError
+from bayesmf.interrupts import leaving_at_once
 from bayesmf.plain import to_json
 
 
@@ -26,7 +27,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("data")
+@DATA
 @reading_options
 @click.option(
     "--model",
@@ -94,7 +95,8 @@ def main() -> None:
     help="Of the split and of the draws.",
 )
 @click.option("--threads", type=int, help="The result does not depend on it.  [default: all]")
-@click.option("--budget", type=float, metavar="SECONDS", help="Stop in time.")
+@click.option("--budget", type=float, metavar="SECONDS",
+              help="Stop in time; a MAP start with --checkpoint is finished first.")  # fmt: skip
 @click.option(
     "--holdout",
     type=click.Choice(["paper", "random", "none"]),
@@ -143,9 +145,10 @@ def fit(
 
     Example: bayesmf fit ml-1m --model side --precision robust --sweeps 400 --out side-robust
     """
-    from bayesmf import cli_fit
-    from bayesmf.atomic import check_folder
-    from bayesmf.data.split import carve
+    with leaving_at_once():
+        from bayesmf import cli_fit
+        from bayesmf.atomic import check_folder
+        from bayesmf.data.split import carve
 
     replaces = cli_fit.is_fit if overwrite else None
     if out is not None:
@@ -198,7 +201,28 @@ def fit(
         click.echo(f"written to {out}")
 
 
-main.command()(click.argument("data")(reading_options(cli_study.study)))
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script with which SHELL completes commands, options, data sets and files.
+
+    To have it in every new shell, run one of these once:
+
+    \b
+      bayesmf completion bash >> ~/.bashrc
+      bayesmf completion zsh >> ~/.zshrc
+      bayesmf completion fish > ~/.config/fish/completions/bayesmf.fish
+
+    Example: source <(bayesmf completion bash)
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(main, {}, "bayesmf", "_BAYESMF_COMPLETE").source())
+
+
+main.command()(DATA(reading_options(cli_study.study)))
 main.command()(cli_study.report)
-for command in (cli_data.data, cli_data.split, *cli_model.COMMANDS):
+for command in (cli_data.data, cli_data.split, *cli_model.COMMANDS, *cli_judge.COMMANDS):
     main.add_command(command)

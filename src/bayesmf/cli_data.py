@@ -16,7 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 import bayesmf
-from bayesmf.cli_shared import Cli, reading_options
+from bayesmf.cli_shared import DATA, Cli, data_names, reading_options
+from bayesmf.data.datasets import DATASETS
+from bayesmf.interrupts import leaving_at_once
 
 
 @click.group(cls=Cli)
@@ -25,25 +27,38 @@ def data() -> None:
 
 
 @data.command("list")
-def list_() -> None:
-    """List the data sets known by name."""
-    from bayesmf.data.sources import DATASETS, find
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+def list_(as_json: bool) -> None:
+    """List the data sets known by name.
 
-    table = Table("name", "what", "here", "terms", box=None, header_style="bold")
-    table.add_row("demo", "generated: 1,500 users, 1,000 items", "yes", "none")
-    for name, dataset in DATASETS.items():
-        table.add_row(name, dataset.about, "yes" if find(name) else "no", dataset.terms)
+    Example: bayesmf data list
+    """
+    with leaving_at_once():
+        from bayesmf.data.sources import find
+
+    rows = [("demo", "generated: 1,500 users, 1,000 items", True, "none")]
+    rows += [(name, each.about, find(name) is not None, each.terms)
+             for name, each in DATASETS.items()]  # fmt: skip
+    headings = ("name", "what", "here", "terms")
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(dict(zip(headings, row, strict=True))))
+        return
+    table = Table(*headings, box=None, header_style="bold")
+    for name, about, here, terms in rows:
+        table.add_row(name, about, "yes" if here else "no", terms)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 @data.command()
-@click.argument("name")
+@click.argument("name", shell_complete=lambda *asked: data_names(*asked)[1:])
 def fetch(name: str) -> None:
     """Find a data set on this machine or download it, and print where it is.
 
     Example: bayesmf data fetch ml-1m
     """
-    from bayesmf.data import sources
+    with leaving_at_once():
+        from bayesmf.data import sources
 
     if name == "demo":
         click.echo("demo is generated when it is asked for; there is nothing to fetch")
@@ -52,7 +67,7 @@ def fetch(name: str) -> None:
 
 
 @data.command()
-@click.argument("data")
+@DATA
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def describe(data: str, as_json: bool, **reading: Any) -> None:
@@ -60,7 +75,8 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
 
     Example: bayesmf data describe ml-1m
     """
-    from bayesmf.data.summary import summarise
+    with leaving_at_once():
+        from bayesmf.data.summary import summarise
 
     summary = summarise(bayesmf.load(data, **reading))
     if as_json:
@@ -113,7 +129,7 @@ def _date(time: int) -> str:
 
 
 @click.command()
-@click.argument("data")
+@DATA
 @reading_options
 @click.option("--protocol", type=click.Choice(["paper", "random", "kfold", "cold-start", "time"]),
               default="paper", show_default=True, help="How to cut.")  # fmt: skip
@@ -139,9 +155,10 @@ def split(
 
     Example: bayesmf split ml-1m --protocol paper --seed 0 --out ml-1m-split
     """
-    from bayesmf.atomic import check_folder
-    from bayesmf.data import split as splits
-    from bayesmf.data.split_files import is_split
+    with leaving_at_once():
+        from bayesmf.atomic import check_folder
+        from bayesmf.data import split as splits
+        from bayesmf.data.split_files import is_split
 
     choices = ("test_fraction", "min_item_ratings", "folds", "user_fraction", "given", "per_user")
     chosen = {key: options.pop(key) for key in choices}

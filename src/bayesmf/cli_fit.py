@@ -6,7 +6,7 @@ import re
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,10 +14,11 @@ from rich.table import Table
 
 import bayesmf
 from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.inference.gibbs import Gibbs
+from bayesmf.inference.map import MAP
+from bayesmf.inference.variational import Variational
+from bayesmf.model.spec import Model
 from bayesmf.plain import to_json
-
-if TYPE_CHECKING:
-    from bayesmf.model.spec import Model
 
 LONG = 20  # seconds from which a run is worth a forecast
 FEATURES = {"none": "none", "no-side": "user-item", "side": "side", "side-only": "side-only"}
@@ -28,8 +29,6 @@ def model_of(
     precision: str | None, bounds: str | None, prior: str | None, bias: str | None,
 ) -> Model:  # fmt: skip
     """The model that the options describe; none of them given, the best known."""
-    from bayesmf.model.spec import Model
-
     given: dict[str, Any] = {
         "side_of": side_of, "side_power": side_power, "precision": precision, "prior": prior,
         "bias": bias, "bounds": None if bounds is None else _bounds(bounds),
@@ -79,8 +78,8 @@ def algorithm_of(
             told = " or ".join(SETTINGS[option])
             raise DataError(f"--{option.replace('_', '-')} is for --inference {told}; leave it out")
         fields[SETTINGS[option][name]] = value
-    kinds = {"gibbs": "Gibbs", "vi": "Variational", "map": "MAP"}
-    return getattr(bayesmf, kinds[name])(model, seed=seed, threads=threads, **fields)
+    kinds: dict[str, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
+    return kinds[name](model, seed=seed, threads=threads, **fields)
 
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -1,4 +1,4 @@
-"""What commands share: how mistakes end, and the options of those that read DATA."""
+"""What commands share: how mistakes end, and the arguments of those that read DATA."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from bayesmf.data.datasets import NAMES
 from bayesmf.errors import DataError
+from bayesmf.interrupts import CODE, leaving_in_order
 
 
 class Cli(click.Group):
-    """Users' mistakes end in one sentence and exit code 2, never in a traceback."""
+    """Mistakes end in one sentence and exit code 2, Ctrl-C in one word, never in a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -21,31 +24,75 @@ class Cli(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            return super().invoke(ctx)
+            with leaving_in_order():
+                found = super().invoke(ctx)
+                sys.stdout.flush()  # what is left to do can be broken off
+                return found
         except DataError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2)
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            ctx.exit(CODE)
 
 
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every command that reads DATA."""
-    column = "Name of the {} column, or its number from 1."
-    for option in reversed(
-        (
-            click.option("--user-col", "user", metavar="COL", help=column.format("user")),
-            click.option("--item-col", "item", metavar="COL", help=column.format("item")),
-            click.option("--rating-col", "rating", metavar="COL", help=column.format("rating")),
-            click.option("--time-col", "time", metavar="COL",
-                         help=column.format("time") + " 'none' ignores times."),
-            click.option("--separator", metavar="TEXT", help="What separates the fields."),
-            click.option("--header/--no-header", default=None, help="Whether line 1 is names."),
-            click.option("--member", metavar="NAME", help="Which file of a zip archive."),
-            click.option("--ids", type=click.Choice(["auto", "text"]), default="auto",
-                         help="Read ids as text even if they are integers."),
-            click.option("--scale", metavar="LOW:HIGH[:STEP]", help="Refuse ratings off it."),
-            click.option("--duplicates", type=click.Choice(["error", "last", "mean"]),
-                         default="error", help="What to do with a pair rated twice."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+def data_names(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """For the shell: a file, or the name of a data set."""
+    names = [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *names]
+
+
+DATA = click.argument("data", shell_complete=data_names)
+
+
+_COLUMN = "Name of the {} column, or its number from 1."
+COLUMNS = tuple(
+    click.option(f"--{role}-col", role, metavar="COL",
+                 help=_COLUMN.format(role) + (" 'none' ignores times." if role == "time" else ""))
+    for role in ("user", "item", "rating", "time")
+)  # fmt: skip
+LAYOUT = (
+    click.option("--separator", metavar="TEXT", help="What separates the fields."),
+    click.option("--header/--no-header", default=None, help="Whether line 1 is names."),
+    click.option("--member", metavar="NAME", help="Which file of a zip archive."),
+)
+IDS = click.option("--ids", type=click.Choice(["auto", "text"]), default="auto",
+                   help="Read ids as text even if they are integers.")  # fmt: skip
+SCALE = click.option("--scale", metavar="LOW:HIGH[:STEP]", help="Refuse ratings off it.")
+DUPLICATES = click.option("--duplicates", type=click.Choice(["error", "last", "mean"]),
+                          default="error", help="What to do with a pair rated twice.")  # fmt: skip
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def options(*given: Decorator) -> Decorator:
+    """Several options as one, in the order of the help."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(given):
+            command = option(command)
+        return command
+
+    return add
+
+
+reading_options = options(*COLUMNS, *LAYOUT, IDS, SCALE, DUPLICATES)  # of what reads DATA
+ratings_options = options(*COLUMNS, *LAYOUT, DUPLICATES)  # the same for a model, which has its ids
+pairs_options = options(*COLUMNS[:2], *LAYOUT)
+BINS = click.option(
+    "--bins",
+    metavar="N,...",
+    help="Largest numbers of ratings of user bins.  [default: the paper's]",
+)
+
+
+def bins_of(text: str | None) -> tuple[int, ...]:
+    """Rising whole numbers; none, if the paper's are to be taken."""
+    if text is None:
+        return ()
+    try:
+        uppers = tuple(int(part) for part in text.split(","))
+        if not all(a < b for a, b in zip((0, *uppers), uppers, strict=False)):
+            raise ValueError
+    except ValueError:
+        raise DataError(f"bins {text!r}: write rising whole numbers, as in 25,71,147") from None
+    return uppers

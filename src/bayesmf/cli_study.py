@@ -11,7 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from bayesmf.errors import DataError
+from bayesmf.cli_shared import BINS, bins_of
+from bayesmf.interrupts import leaving_at_once
 
 
 class Display:
@@ -72,8 +73,7 @@ def _words(seconds: float) -> str:
               help="Of the first split and of the draws.")  # fmt: skip
 @click.option("--rank", type=click.IntRange(1), default=20, show_default=True,
               help="Number of features.")  # fmt: skip
-@click.option("--bins", metavar="N,...",
-              help="Largest numbers of ratings of user bins.  [default: the paper's]")  # fmt: skip
+@BINS
 @click.option("--workers", type=click.IntRange(1),
               help="Runs at a time, of one thread each.  [default: all cores]")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -87,10 +87,11 @@ def study(
 
     Example: bayesmf study ml-1m --out ml-1m-study
     """
-    from bayesmf.study.runner import Study
+    with leaving_at_once():
+        from bayesmf.study.runner import Study
 
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    chosen = Study(data, out, reading, quick, splits, names, seed, rank, _bins(bins), workers,
+    chosen = Study(data, out, reading, quick, splits, names, seed, rank, bins_of(bins), workers,
                    resume, _command(data, quick, seed, rank, bins, reading))  # fmt: skip
     display = Display(quiet)
     began = time.perf_counter()
@@ -102,18 +103,6 @@ def study(
         sys.exit(130)
     click.echo(f"results in {out} after {_words(time.perf_counter() - began)}")
     _report(out)
-
-
-def _bins(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        uppers = tuple(int(part) for part in text.split(","))
-        if not all(a < b for a, b in zip((0, *uppers), uppers, strict=False)):
-            raise ValueError
-    except ValueError:
-        raise DataError(f"bins {text!r}: write rising whole numbers, as in 25,71,147") from None
-    return uppers
 
 
 def _command(
@@ -139,7 +128,8 @@ def _command(
 
 
 def _report(folder: Path, out: Path | None = None) -> None:
-    from bayesmf.report.write import write_report
+    with leaving_at_once():
+        from bayesmf.report.write import write_report
 
     click.echo(f"report in {write_report(folder, out)}")
 

@@ -56,8 +56,9 @@ def sniff(
     """Separator, number of fields (``least`` or more) and header of the file with this ``head``."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{name}: the text is UTF-16; save it as UTF-8")
+    what = "rating" if least == 3 else "pair"
     if not head.removeprefix(codecs.BOM_UTF8).strip():
-        raise DataError(f"{name}: the file is empty; give one rating a line")
+        raise DataError(f"{name}: the file is empty; give one {what} a line")
     if b"\0" in head:
         raise DataError(
             f"{name}: the file is not text (nor parquet, gzip, bzip2 or zip); "
@@ -86,7 +87,7 @@ def sniff(
     if not header:
         return Dialect(separator, len(first), None, blank, first, escaped)
     if len(sample) == 1 and whole:
-        raise DataError(f"{name}: there is a header but no rating; check the file")
+        raise DataError(f"{name}: there is a header but no {what}; check the file")
     line, record = sample[1] if len(sample) > 1 else (2, [])
     return Dialect(separator, len(first), first, blank + line - 1, record, escaped)
 

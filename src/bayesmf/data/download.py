@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bayesmf.atomic import unwritable
 from bayesmf.errors import DataError
 
 Progress = Callable[[int, int | None], None]
@@ -48,7 +49,7 @@ def download(url: str, path: Path, known_hash: str | None, progress: Progress | 
     except OSError as error:
         if isinstance(error, requests.RequestException):
             raise
-        raise DataError(f"{path}: cannot be written ({error}); free the space") from None
+        raise unwritable(path, error) from None
     return path
 
 

@@ -74,6 +74,8 @@ def read_pairs(
     if head.startswith(PARQUET):
         names, table = _parquet(source, given, wanted)
         roles = recognise(names, given, source.name, wanted)
+        if table.num_rows == 0:
+            raise DataError(f"{source.name}: there is no pair in the table; check the file")
         user, item = (table[names[roles[role]]] for role in wanted)
         return user, item
     dialect = sniff(source.name, head, separator, header, least=2)

@@ -51,15 +51,16 @@ class Ids:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def index(self, ids: Sequence[Any] | NDArray[Any]) -> NDArray[np.int32]:
+    def index(self, ids: Sequence[Any] | NDArray[Any], what: str = "ids") -> NDArray[np.int32]:
         """The index of each id, or -1 where it is unknown."""
         asked = to_arrow(ids, "ids", lambda row: f"id {row + 1} of those asked for")
         if len(asked) == 0:
             return np.empty(0, np.int32)
         kind = "integer" if pa.types.is_integer(asked.type) else "text"
         if kind != self.kind:
+            named = {"integer": "integers", "text": "text"}
             raise DataError(
-                f"the ids are {self.kind} here but {kind} in the question "
+                f"the {what} are {named[self.kind]} here but {named[kind]} in the question "
                 f"(such as {asked[0].as_py()!r}); ask with ids of the same type"
             )
         known = pa.array(self.values, pa.int64() if kind == "integer" else pa.string())
@@ -96,11 +97,13 @@ def encode(
     """Distinct ids in ascending order, and for each row the index of its id.
 
     ``untyped`` says that the column was read from a text file, where "12" means the integer 12
-    unless another id of the column says otherwise; ``as_text`` leaves it text all the same.
+    unless another id of the column says otherwise; ``as_text`` makes it text all the same.
     """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise DataError(f"{place(row)}: the {what} id is empty; give every rating a {what}")
+    if pa.types.is_integer(column.type) and as_text:
+        column = column.cast(pa.string())
     if pa.types.is_integer(column.type):
         return _number(_as_int64(column, what, place))
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

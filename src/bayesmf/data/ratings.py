@@ -265,8 +265,8 @@ class Ratings:
     def onto(self, users: Ids, items: Ids) -> Ratings:
         """The observations of these users with these items, under the numbers they have here."""
         rows = self.by_user
-        user = users.index(self.users.values)[rows.row_index]
-        item = items.index(self.items.values)[rows.index]
+        user = users.index(self.users.values, "user ids")[rows.row_index]
+        item = items.index(self.items.values, "item ids")[rows.index]
         keep = (user >= 0) & (item >= 0)
         times = None if rows.times is None else rows.times[keep]
         return Ratings.from_sorted(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bayesmf.atomic import whole_file
+from bayesmf.atomic import OVERWRITE, check_place, whole_file
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 
@@ -25,9 +25,7 @@ def write(ratings: Ratings, path: str | Path) -> None:
 def write_table(table: pa.Table, path: str | Path) -> None:
     """Write any table; the file appears whole or not at all."""
     path = Path(path)
-    ending = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-    if ending not in FORMATS:
-        raise DataError(f"{path}: cannot tell the format; end the name in {', '.join(FORMATS)}")
+    ending = _ending(path)
     with whole_file(path) as temporary:
         if ending == ".parquet":
             from pyarrow import parquet
@@ -50,3 +48,18 @@ def write_table(table: pa.Table, path: str | Path) -> None:
                 csv.write_csv(table, packed, write_options=options)
         else:
             csv.write_csv(table, temporary, write_options=options)
+
+
+def check_table(path: Path, overwrite: bool = False) -> None:
+    """Refuse a name for a table before the work on it."""
+    _ending(path)
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists already; {OVERWRITE}")
+    check_place(path)
+
+
+def _ending(path: Path) -> str:
+    ending = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    if ending not in FORMATS:
+        raise DataError(f"{path}: cannot tell the format; end the name in {', '.join(FORMATS)}")
+    return ending

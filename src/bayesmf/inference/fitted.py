@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bayesmf.inference import model_files
 from bayesmf.inference.explain import explain
 from bayesmf.inference.posterior import Posterior
 from bayesmf.inference.recommend import RankBy, recommend
-from bayesmf.inference.run import using
+from bayesmf.inference.run import check_threads, using
 from bayesmf.model.state import Name
 
 Index = NDArray[np.int32]
@@ -106,6 +106,7 @@ class Fitted:
     def recommend(
         self, users: Any = None, n: int = 10, *, rank_by: RankBy = "mean",
         exclude_seen: bool = True, seen: Ratings | None = None, items: Any = None, seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Any:  # fmt: skip
         """The best ``n`` items of each user.
 
@@ -116,6 +117,7 @@ class Fitted:
         - ``exclude_seen``, ``seen``: items that the user rated in training, or in the ratings
           ``seen`` if they are given, are left out.
         - ``items``: the ids that may be recommended; all items if none.
+        - ``progress``: called with the users done and the users in all.
 
         Back comes a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score``
         (what was ranked by), user after user, with fewer rows where fewer items are left.
@@ -135,7 +137,7 @@ class Fitted:
             candidates = candidates[candidates >= 0]
         with using(self.threads):
             best, score = recommend(posterior, where, n, rank_by, rated if exclude_seen else None,
-                                    candidates, seed)  # fmt: skip
+                                    candidates, seed, progress)  # fmt: skip
         row, column = np.nonzero(best >= 0)
         columns = {
             "user": np.asarray(asked)[row], "rank": column + 1,
@@ -237,6 +239,17 @@ class Fitted:
             if trace.ndim == 2 and trace.shape[1] >= 4
         }
 
+    def to_arviz(self) -> Any:
+        """The traces after the burn-in as ArviZ's InferenceData."""
+        traces = dict(self._traces())
+        if not traces:
+            raise DataError("only Gibbs sampling leaves traces for ArviZ; fit with bayesmf.Gibbs")
+        try:
+            import arviz
+        except ImportError as error:
+            raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
+        return arviz.from_dict(posterior=traces)
+
 
 @dataclass
 class SavedFit(Fitted):
@@ -259,5 +272,6 @@ def load_model(path: str | Path, threads: int | None = None) -> SavedFit:
 
     The files are checked; anything wrong with them is a ``DataError`` of one sentence.
     """
+    check_threads(threads)
     posterior, facts, traces = model_files.load(path)
     return SavedFit(posterior, traces, facts, threads)

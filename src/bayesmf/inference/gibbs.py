@@ -70,14 +70,6 @@ class GibbsFit(Fitted):
     def _facts(self) -> Mapping[str, Any]:
         return {"inference": "gibbs", "sweeps": self.sweeps, "stopped": self.stopped}
 
-    def to_arviz(self) -> Any:
-        """The traces after the burn-in as ArviZ's InferenceData."""
-        try:
-            import arviz
-        except ImportError as error:
-            raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
-        return arviz.from_dict(posterior=dict(self._traces()))
-
 
 @dataclass(frozen=True)
 class Gibbs:
@@ -155,13 +147,15 @@ class Gibbs:
         - ``checkpoint``, ``every``: a folder in which the run is saved after every so many seconds,
           and when it ends or is ended.
         - ``resume``: go on from there, on any number of threads; the result has the same bits as
-          if nothing had happened. ``budget`` counts anew.
+          if nothing had happened. ``budget`` counts anew; a MAP start that is to be saved is
+          finished first, whatever the budget.
         """
         check_parts(train, test=test, validation=validation)
         with using(self.threads), contextlib.ExitStack() as stack:
             folder = saved = None
             if keep_in is not None:
-                folder = stack.enter_context(whole_folder(Path(keep_in)))
+                made = whole_folder(Path(keep_in), remedy="choose another folder for keep_in")
+                folder = stack.enter_context(made)
             each = self.kept(train)
             kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)
@@ -212,7 +206,9 @@ class Gibbs:
         """The MAP start, and where to save the run that begins at it."""
         if saved is not None and saved.start is not None:
             return saved.start, saved
-        start = map_start(self.model, self.seed, self.threads, train, validation, clock)
+        # A start cannot be saved halfway: cut short by the budget, no call would ever get past it.
+        budget = clock.left if saved is None else None
+        start = map_start(self.model, self.seed, self.threads, train, validation, clock, budget)
         if clock.reason:
             return start, None  # cut short, it is not where a run with more time would begin
         if saved is not None:

@@ -301,11 +301,11 @@ def _flat(energies: list[float]) -> bool:
 
 def map_start(
     model: Model, seed: int, threads: int | None, train: Ratings, validation: Ratings | None,
-    clock: Clock,
+    clock: Clock, budget: float | None,
 ) -> State:  # fmt: skip
-    """Where another algorithm begins, within its time; what ends this ends that, too."""
+    """Where another algorithm begins; what ends this ends that, too."""
     fit = MAP(model, seed=seed, threads=threads).fit(
-        train, validation=validation, callbacks=clock.callbacks, budget=clock.left
+        train, validation=validation, callbacks=clock.callbacks, budget=budget
     )
     if fit.stopped == "interrupted":
         raise KeyboardInterrupt

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import bayesmf
-from bayesmf.atomic import whole_file, whole_folder
+from bayesmf.atomic import OVERWRITE, check_folder, check_place, whole_file, whole_folder
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
@@ -44,9 +44,8 @@ def save(
     """
     path = Path(path)
     files = _files(posterior, traces or {}, facts or {}, with_ratings)
+    check_place_of(path, overwrite)
     if path.suffix == ".zip":
-        if path.exists() and not overwrite:
-            raise DataError(f"{path} exists already; choose another name or allow --overwrite")
         with whole_file(path) as made, zipfile.ZipFile(made, "w") as archive:
             for name, content in files.items():
                 archive.writestr(zipfile.ZipInfo(name), content)
@@ -54,6 +53,16 @@ def save(
     with whole_folder(path, is_model if overwrite else None) as made:
         for name, content in files.items():
             (made / name).write_bytes(content)
+
+
+def check_place_of(path: Path, overwrite: bool = False) -> None:
+    """Refuse a place for a model before the work on it."""
+    if path.suffix != ".zip":
+        check_folder(path, is_model if overwrite else None)
+    elif path.exists() and not overwrite:
+        raise DataError(f"{path} exists already; {OVERWRITE}")
+    else:
+        check_place(path)
 
 
 def is_model(folder: Path) -> bool:
@@ -112,6 +121,11 @@ class _Bad(Exception):
 def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     """The posterior, the facts and the traces of a saved fit, or one sentence why not."""
     path = Path(path)
+    if not path.exists():
+        raise DataError(
+            f"{path}: there is no such file or folder; check the path, or make a model with "
+            "`bayesmf fit`"
+        )
     if not (path / FACTS).exists() and (path / INSIDE / FACTS).exists():
         path = path / INSIDE
     try:
@@ -133,8 +147,6 @@ def _contents(path: Path) -> dict[str, bytes]:
             if any(info.file_size > MOST for info in archive.infolist()):
                 raise _Bad("claims to hold an impossible size")
             return {name: archive.read(name) for name in names}
-    except FileNotFoundError:
-        raise _Bad("there is no such file or folder") from None
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, MemoryError,
             NotImplementedError) as error:  # fmt: skip
         raise _Bad(f"is not a model that can be read ({error})") from None

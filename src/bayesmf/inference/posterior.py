@@ -216,7 +216,7 @@ class Posterior:
 
     def where(self, name: Name, ids: Any) -> Index:
         """The index of each id, -1 where it is unknown."""
-        return self.ids(name).index(ids)
+        return self.ids(name).index(ids, f"{name} ids")
 
     def rated(self, name: Name, ids: Any) -> Index:
         """The same, and -1 too for those who have an id but no rating: they are strangers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ CAUTION = 1.0  # standard deviations below the mean, for "lower"
 def recommend(
     posterior: Posterior, user: Index, n: int, rank_by: RankBy = "mean",
     seen: Ratings | None = None, candidates: Index | None = None, seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Index, Floats]:  # fmt: skip
     """Items (positions; -1 where there are no more) and their scores, best first.
 
@@ -68,8 +69,9 @@ def recommend(
 
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:
         try:
-            for _ in pool.map(fill, range(0, len(user), rows)):
-                pass
+            for number, _ in enumerate(pool.map(fill, range(0, len(user), rows)), 1):
+                if progress is not None:
+                    progress(min(number * rows, len(user)), len(user))
         except BaseException:  # Ctrl-C does not wait for all the others
             pool.shutdown(cancel_futures=True)
             raise

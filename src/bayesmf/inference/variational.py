@@ -190,7 +190,8 @@ class Variational:
         with using(self.threads):
             clock = Clock(callbacks, budget)
             if start == "map":
-                start = map_start(self.model, self.seed, self.threads, train, validation, clock)
+                start = map_start(self.model, self.seed, self.threads, train, validation, clock,
+                                  clock.left)  # fmt: skip
             data = Data.of(train, self.model)
             state = (
                 random_start(self.model, data, self.seed)
