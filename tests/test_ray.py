@@ -14,9 +14,11 @@ import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import bayesmf
-from bayesmf import DataError, Gibbs, Model
+from bayesmf import DataError, Gibbs, Model, write
+from bayesmf.cli import main
 from bayesmf.data.cut import part, spans
 from bayesmf.data.shards import Shards, shard
 from bayesmf.engines.ray import Ray
@@ -110,6 +112,7 @@ def test_a_worker_may_die_in_mid_sweep(cluster):
 
     def kill(progress):
         if progress.sweep in (5, 12):
+
             def strike():
                 for _ in range(200):
                     for pid in workers()[:1]:
@@ -117,10 +120,40 @@ def test_a_worker_may_die_in_mid_sweep(cluster):
                         killed.append(pid)
                         return
                     time.sleep(0.005)
+
             threading.Thread(target=strike).start()
 
     same(fitted(model, "ray", ratings, sweeps=30, callbacks=[kill]), whole)
     assert killed
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_command_line(cluster, tmp_path):
+    write(TRAIN, tmp_path / "r.csv")
+    options = ("--rank", 2, "--sweeps", 4, "--burn-in", 2, "--holdout", "none", "--quiet")
+    told = run("shard", tmp_path / "r.csv", "--blocks", 3, "--out", tmp_path / "shards")
+    assert "in 3 blocks of users and 3 of items" in told
+    for data, engine in (("r.csv", "threads"), ("r.csv", "ray"), ("shards", "ray")):
+        out = tmp_path / f"{data}-{engine}"
+        run("fit", tmp_path / data, *options, "--engine", engine, "--out", out)
+    models = [bayesmf.load_model(tmp_path / name).posterior.draws
+              for name in ("r.csv-threads", "r.csv-ray", "shards-ray")]  # fmt: skip
+    for other in models[1:]:
+        for name, values in models[0].items():
+            np.testing.assert_array_equal(values, other[name])
+    for words, told in (
+        (("shards", "--engine", "ray"), "--holdout none"),
+        (("shards", *options), "engine='ray'"),
+        (("shards", *options, "--engine", "ray", "--with-ratings"), "leave it out"),
+        (("r.csv", "--workers", 2), "--workers is for --engine ray"),
+        (("r.csv", "--engine", "ray", "--inference", "vi"), "--engine is for --inference gibbs"),
+    ):
+        assert told in run("fit", tmp_path / words[0], *words[1:], code=2)
 
 
 def test_rows_are_cut_by_their_cost():
@@ -134,9 +167,7 @@ def test_rows_are_cut_by_their_cost():
     for begin, end in spans(rows.counts, 3, 4):
         some = part(rows, begin, end)
         np.testing.assert_array_equal(some.counts, rows.counts[begin:end])
-        np.testing.assert_array_equal(
-            some.index, rows.index[rows.starts[begin] : rows.starts[end]]
-        )
+        np.testing.assert_array_equal(some.index, rows.index[rows.starts[begin] : rows.starts[end]])
 
 
 def test_shards_that_cannot_be_read_are_one_sentence(tmp_path):

@@ -4,10 +4,12 @@ TYPE_CHECKING = False  # what type checkers take for True; typing itself takes l
 if TYPE_CHECKING:
     from bayesmf.data.ratings import Ratings
     from bayesmf.data.scale import Scale
+    from bayesmf.data.shards import Shards, shard
     from bayesmf.data.sources import load
     from bayesmf.data.split import Split, split
     from bayesmf.data.split_files import load_split, save_split
     from bayesmf.data.write import write
+    from bayesmf.engines.ray import Ray
     from bayesmf.errors import DataError
     from bayesmf.inference.fitted import load_model
     from bayesmf.inference.gibbs import Gibbs
@@ -24,13 +26,16 @@ __all__ = [
     "Hyper",
     "Model",
     "Ratings",
+    "Ray",
     "Scale",
+    "Shards",
     "Split",
     "Variational",
     "load",
     "load_model",
     "load_split",
     "save_split",
+    "shard",
     "split",
     "write",
 ]
@@ -44,13 +49,16 @@ _HOMES = {
     "Hyper": "model.spec",
     "Model": "model.spec",
     "Ratings": "data.ratings",
+    "Ray": "engines.ray",
     "Scale": "data.scale",
+    "Shards": "data.shards",
     "Split": "data.split",
     "Variational": "inference.variational",
     "load": "data.sources",
     "load_model": "inference.fitted",
     "load_split": "data.split_files",
     "save_split": "data.split_files",
+    "shard": "data.shards",
     "split": "data.split",
     "write": "data.write",
 }

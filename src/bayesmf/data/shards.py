@@ -66,6 +66,17 @@ class Shards:
         """Number of items."""
         return len(self.items)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the observations: they are in files."""
+        return 0
+
+    def __repr__(self) -> str:
+        return (
+            f"Shards({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users in "
+            f"{self.folder})"
+        )
+
     def fingerprint(self) -> str:
         """That of the ratings which were cut."""
         return self.digest
