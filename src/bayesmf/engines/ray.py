@@ -126,16 +126,19 @@ class RemoteSide(SideData):
     def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
         """Block by block; the results are joined in the order of the rows."""
         common = self.ray.put(shared)
+        key = common.binary()
         return self._joined([
-            self.remote.remote(block, work, (), common, tuple(v[begin:end] for v in by_row))
+            self.remote.remote(block, work, (), key, common, tuple(v[begin:end] for v in by_row))
             for block, (begin, end) in zip(self.blocks, self.spans, strict=True)
         ])  # fmt: skip
 
     def run_strips(self, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
         """Strip by strip."""
         common = self.ray.put(shared)
+        key = common.binary()
         return self._joined([
-            self.remote.remote(self.whole, work, (k,), common, tuple(v[k:][:1] for v in by_strip))
+            self.remote.remote(self.whole, work, (k,), key, common,
+                               tuple(v[k:][:1] for v in by_strip))
             for k in range(len(by_strip[0]))
         ])  # fmt: skip
 
@@ -183,10 +186,18 @@ def _whole(*blocks: SideData) -> SideData:
     return _side(rows, 0, blocks[0].name, blocks[0].observed.mean, blocks[0].power)
 
 
-def _work(side: SideData, work: Work, first: Values, shared: Values, own: Values) -> Values:
+_latest: dict[bytes, Values] = {}  # what the tasks of one step share, in this worker
+
+
+def _work(
+    side: SideData, work: Work, first: Values, key: bytes, shared: Values, own: Values
+) -> Values:
     """One task; one thread, for each worker has one core."""
     numba.set_num_threads(1)
-    return work(side, *first, *_writable(shared), *_writable(own))
+    if key not in _latest:
+        _latest.clear()
+        _latest[key] = _writable(shared)
+    return work(side, *first, *_latest[key], *_writable(own))
 
 
 def _writable(values: Any) -> Any:
