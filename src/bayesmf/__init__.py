@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bayesmf.inference.fitted import load_model
     from bayesmf.inference.gibbs import Gibbs
     from bayesmf.inference.map import MAP
+    from bayesmf.inference.propagation import Propagation
     from bayesmf.inference.variational import Variational
     from bayesmf.model.spec import Hyper, Model
 
@@ -26,6 +27,7 @@ __all__ = [
     "Gibbs",
     "Hyper",
     "Model",
+    "Propagation",
     "Ratings",
     "Scale",
     "Split",
@@ -44,6 +46,7 @@ _LATE = {
     "Gibbs": "bayesmf.inference.gibbs",
     "Hyper": "bayesmf.model.spec",
     "Model": "bayesmf.model.spec",
+    "Propagation": "bayesmf.inference.propagation",
     "Variational": "bayesmf.inference.variational",
     "load_model": "bayesmf.inference.fitted",
 }
