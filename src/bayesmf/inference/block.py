@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -78,7 +79,7 @@ def run_block(job: Job) -> Block:
         seen = state
         if turns:
             seen = state if first is None else turned(state, first)
-            first = first or turned(state, state)
+            first = first or copy.deepcopy(state)
         for side in sides:
             moments[side.name].add(*conditional_moments(model, side, seen))
     return Block(moments["user"].result(), moments["item"].result(), np.array(noise),

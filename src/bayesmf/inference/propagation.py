@@ -28,7 +28,8 @@ from bayesmf.prob.draws import Draws
 Array = NDArray[np.float64]
 Grid = tuple[int, int]
 Order = Literal["dense", "even"]
-KEPT = 50  # draws from the product, and sweeps of a block that are averaged
+KEPT = 50  # draws from the product
+AVERAGED = 25  # sweeps of a block whose conditionals are; twice as many predict no better
 FIRST = 50  # the number of the first random stream of the draws
 MOST_BLOCKS = 1 << 16
 
@@ -161,8 +162,7 @@ class Propagation:
         started = time.perf_counter()
         with using(self.threads):
             posterior = self._exact(train) if self.grid == (1, 1) else self.propagate(train)
-        rmse = None
-        fit = PropagationFit(self.model, self.grid, posterior, rmse, self.sweeps,
+        fit = PropagationFit(self.model, self.grid, posterior, None, self.sweeps,
                              time.perf_counter() - started, self.threads)  # fmt: skip
         if test is not None and len(test):
             fit.test_rmse = fit.evaluate(test)["rmse"]
@@ -196,7 +196,7 @@ class Propagation:
             # column 0 is where users begin, row 0 where items do
             return Job(
                 self.model, i * self.grid[1] + j, cut(train, users, items, i, j), mean, self.seed,
-                self.sweeps, self.burn_in, min(KEPT, self.sweeps - self.burn_in),
+                self.sweeps, self.burn_in, min(AVERAGED, self.sweeps - self.burn_in),
                 done[i, 0].user if j else None, done[0, j].item if i else None,
             )  # fmt: skip
 
