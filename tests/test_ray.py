@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import bayesmf
-from bayesmf import DataError, Gibbs, Model, write
+from bayesmf import DataError, Gibbs, Model, Propagation, write
 from bayesmf.cli import main
 from bayesmf.data.cut import part, spans
 from bayesmf.data.shards import Shards, shard
@@ -34,7 +34,7 @@ ON_RAY = {name: model for name, model in VARIANTS.items() if model.features != "
 def cluster():
     import ray
 
-    with Ray(workers=2)._cluster():
+    with Ray(workers=2).cluster():
         yield ray
 
 
@@ -71,6 +71,17 @@ def test_predictions_traces_and_draws_are_the_same(cluster):
     assert one.recommend().equals(other.recommend())
     for name, trace in one.traces.items():
         np.testing.assert_array_equal(trace, other.traces[name])
+
+
+def test_propagated_blocks_have_the_bits_of_the_threads(cluster):
+    ratings = small_ratings(60, 50, seed=3)
+    one, other = (
+        Propagation(Model(rank=2, features="user-item"), grid=(2, 2), sweeps=6, burn_in=2, keep=3,
+                    engine=engine).fit(ratings).posterior.draws
+        for engine in ("threads", "ray")
+    )  # fmt: skip
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name])
 
 
 def test_shards_have_the_bits_of_the_ratings(cluster, tmp_path):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bayesmf.inference.fitted import load_model
     from bayesmf.inference.gibbs import Gibbs
     from bayesmf.inference.map import MAP
+    from bayesmf.inference.propagation import Propagation
     from bayesmf.inference.variational import Variational
     from bayesmf.model.spec import Hyper, Model
 
@@ -25,6 +26,7 @@ __all__ = [
     "Gibbs",
     "Hyper",
     "Model",
+    "Propagation",
     "Ratings",
     "Ray",
     "Scale",
@@ -48,6 +50,7 @@ _HOMES = {
     "Gibbs": "inference.gibbs",
     "Hyper": "model.spec",
     "Model": "model.spec",
+    "Propagation": "inference.propagation",
     "Ratings": "data.ratings",
     "Ray": "engines.ray",
     "Scale": "data.scale",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -69,7 +69,7 @@ class Ray:
     @contextlib.contextmanager
     def place(self, ratings: Ratings | Shards, model: Model) -> Iterator[Data]:
         """The ratings in blocks where the workers find them."""
-        with self._cluster() as ray:
+        with self.cluster() as ray:
             sides = []
             for name, other in (NAMES, NAMES[::-1]):
                 whole = model.has_side(other)  # what other rows' side features are drawn from
@@ -84,13 +84,19 @@ class Ray:
                     counts, cut = rows.counts, spans(rows.counts, model.rank, self.blocks)
                     refs = _from_memory(ray, rows, cut, whole, settings)
                 work = ray.remote(max_retries=-1)(_work)
-                sides.append(
-                    RemoteSide(name, None, counts, model.side_power, ray, work, cut, *refs)
-                )
+                sides.append(RemoteSide(name, None, counts, model.side_power, ray=ray, remote=work,
+                                        spans=cut, blocks=refs[0], whole=refs[1]))  # fmt: skip
             yield Data(sides[0], sides[1], ratings.mean, len(ratings))
 
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
+        """work(job) of independent jobs, in their order; each a task of its own."""
+        with self.cluster() as ray:
+            alone = ray.remote(max_retries=-1)(_alone)
+            found: list[Any] = ray.get([alone.remote(work, job) for job in jobs])
+            return found
+
     @contextlib.contextmanager
-    def _cluster(self) -> Iterator[Any]:
+    def cluster(self) -> Iterator[Any]:
         """Ray, connected; what was started here is stopped here."""
         ray = _ray()
         if ray.is_initialized():  # by whoever called us
@@ -108,6 +114,18 @@ class Ray:
             yield ray
         finally:
             ray.shutdown()
+
+
+Engine = Literal["threads", "ray"] | Ray
+
+
+def engine_of(asked: Engine) -> Ray | None:
+    """The cluster that is asked for, or none for the threads of this process."""
+    if asked == "threads" or isinstance(asked, Ray):
+        return None if asked == "threads" else asked
+    if asked == "ray":
+        return Ray()
+    raise DataError(f"engine={asked!r}: choose 'threads', 'ray' or bayesmf.Ray(...)")
 
 
 @dataclass(frozen=True)
@@ -198,6 +216,12 @@ def _work(
         _latest.clear()
         _latest[key] = _writable(shared)
     return work(side, *first, *_latest[key], *_writable(own))
+
+
+def _alone(work: Callable[[Any], Any], job: Any) -> Any:
+    """One job of many, on one thread."""
+    numba.set_num_threads(1)
+    return work(job)
 
 
 def _writable(values: Any) -> Any:

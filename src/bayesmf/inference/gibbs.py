@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.shards import Shards
-from bayesmf.engines.ray import Ray
+from bayesmf.engines.ray import Engine, engine_of
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe, opened
@@ -91,7 +91,7 @@ class Gibbs:
     form: Form = "centred"  # how side features are drawn
     threads: int | None = None  # None: all
     keep: int | None = None  # draws of each chain to predict from; 0: none
-    engine: Literal["threads", "ray"] | Ray = "threads"  # where a sweep runs
+    engine: Engine = "threads"  # where a sweep runs
 
     def __post_init__(self) -> None:
         if not 0 <= self.burn_in < self.sweeps:
@@ -109,10 +109,8 @@ class Gibbs:
         self._check_engine()
 
     def _check_engine(self) -> None:
-        if self.engine == "threads":
+        if engine_of(self.engine) is None:
             return
-        if self.engine != "ray" and not isinstance(self.engine, Ray):
-            raise DataError(f"engine={self.engine!r}: choose 'threads', 'ray' or bayesmf.Ray(...)")
         if self.form != "centred" or self.model.features == "side-only":
             raise DataError(
                 "side features that are not centred are drawn by one process alone; choose "
@@ -186,11 +184,11 @@ class Gibbs:
 
     def _placed(self, train: Ratings | Shards) -> contextlib.AbstractContextManager[Data]:
         """The ratings where the engine wants them."""
-        if self.engine == "threads":
+        engine = engine_of(self.engine)
+        if engine is None:
             if not isinstance(train, Ratings):
                 raise DataError(f"{train.folder} holds shards; fit them with engine='ray'")
             return contextlib.nullcontext(Data.of(train, self.model))
-        engine = Ray() if self.engine == "ray" else self.engine
         return engine.place(train, self.model)
 
     def kept(self, train: Ratings | Shards) -> int:

@@ -126,7 +126,12 @@ def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float
 
 
 def update_hyper(model: Model, data: SideData, me: Side, algorithm: Algorithm) -> None:
-    """mu and Lambda of the rows' own part, and the rows' Student-t scales."""
+    """mu and Lambda of the rows' own part, and the rows' Student-t scales.
+
+    Rows with priors of their own leave nothing to learn.
+    """
+    if data.priors is not None:
+        return
     cov = algorithm.known(data.name).own
     for number, group in enumerate(model.groups(data.name)):
         columns = slice(group.first, group.end)
@@ -150,6 +155,10 @@ def update_hyper(model: Model, data: SideData, me: Side, algorithm: Algorithm) -
 def prior_of(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS) -> Prior:
     """The rows' prior as the kernel takes it: the features' group is the one that scales."""
     fixed, scaled = np.zeros((me.size, me.size)), np.zeros((me.size, me.size))
+    if data.priors is not None:
+        zero = np.zeros(me.size)
+        return Prior(fixed, scaled, zero, zero, me.spread, me.offset, offset_cov,
+                     data.priors.precision, data.priors.linear)  # fmt: skip
     for group in model.groups(data.name):
         columns = slice(group.first, group.end)
         target = scaled if group.end > 1 else fixed

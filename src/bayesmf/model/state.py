@@ -25,6 +25,14 @@ Work = Callable[..., tuple[Array, ...]]
 
 
 @dataclass(frozen=True)
+class RowPriors:
+    """A Gaussian for each row, known beforehand: x_i ~ N(P_i^-1 h_i, P_i)."""
+
+    precision: Array  # P_i, lower triangles row by row
+    linear: Array  # h_i = P_i times the mean
+
+
+@dataclass(frozen=True)
 class SideData:
     """The ratings by the rows of one side; an item is a user of the transposed data."""
 
@@ -32,6 +40,7 @@ class SideData:
     observed: Any  # Observed; an engine may keep it elsewhere
     counts: NDArray[np.int64]
     power: float
+    priors: RowPriors | None = None  # in place of the hierarchical prior, which learns
 
     @property
     def shrink(self) -> Array:
