@@ -72,13 +72,14 @@ def formula(job: Job, cluster: Cluster, c: dict) -> float:
 def measure() -> None:
     """Keeps the lesser of what is found and what the file has: run it more than once."""
     from scale_constants import measure as measured
+    from scale_constants import solved
 
     found = measured()
     before = load() if FILE.exists() else found
     for name, value in found.items():
         found[name] = np.minimum(value, before[name]).tolist()
     told = {"command": "python benchmarks/scale.py measure", "unit": "seconds on one core"}
-    FILE.write_text(json.dumps({**told, **found}, indent=1) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps({**told, **solved(found)}, indent=1) + "\n", encoding="utf-8")
 
 
 def constants() -> None:
@@ -196,23 +197,25 @@ def user_resident() -> None:
 
 def check() -> None:
     """Real sweeps here: two workers, 16 blocks, nothing on a wire."""
-    from scale_constants import PLAIN, SIDE, real
+    from scale_constants import PLAIN, SIDE, World, generate, real
 
     c, cluster = load(), Cluster(1, 2, float("inf"), 8)
-    head("data", "side features", "formula, s", "simulated, s", "measured: least", "median", "most",
-         "simulated / least")  # fmt: skip
+    head("data", "side features", "kernels, CPU s: formula", "measured", "formula / measured",
+         "sweep, s: simulated", "measured, least", "median", "simulated / least")  # fmt: skip
     shapes = {"like ml-1m": (6040, 3500, 10**6), "2·10^6": (13_333, 4_000, 2 * 10**6)}
     for told, shape in shapes.items():
+        ratings = generate(World(*shape))[0]
+        by = {"user": ratings.by_user.counts, "item": ratings.by_item.counts}
         for name, fitted in (("none", PLAIN), ("both", SIDE)):
-            times, ratings = real(*shape, fitted)
-            by = {"user": ratings.by_user.counts, "item": ratings.by_item.counts}
+            times, spent = real(ratings, fitted)
             job = Job(len(ratings), ratings.n_users, ratings.n_items, SIDES[name], joint=False,
                       most=(by["user"].max(), by["item"].max()))  # fmt: skip
             cuts = {side: cut(by[side].astype(float), job, cluster) for side in by}
             played = simulated(job, cluster, c, cuts)
-            row(told, name, f"{formula(job, cluster, c):.3f}", f"{played:.3f}",
-                *(f"{f(times):.3f}" for f in (min, np.median, max)),
-                f"{played / min(times):.2f}")  # fmt: skip
+            work = sum(step.work for step in steps(job, cluster, c))
+            row(told, name, f"{work:.3f}", f"{spent.min():.3f}", f"{work / spent.min():.2f}",
+                f"{played:.3f}", f"{times.min():.3f}", f"{np.median(times):.3f}",
+                f"{played / times.min():.2f}")  # fmt: skip
 
 
 if __name__ == "__main__":

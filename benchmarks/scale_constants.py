@@ -1,7 +1,7 @@
 """The constants of the cost model in scale.py, measured on this machine.
 
-Every number is the least of several repeats on one thread, so that other work on the machine
-counts as little as it can.
+Every number is the least of several repeats on one thread, of processor time where it is this
+process that works, so that other work on the machine counts as little as it can.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 import bayesmf
 from bayesmf.data.ratings import Rows
 from bayesmf.data.synthetic import World, generate
-from bayesmf.engines.ray import _writable
+from bayesmf.engines.ray import RemoteSide, _writable
 from bayesmf.inference.sweep import gibbs_sweep, prior_of
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Known, draw_rows
@@ -38,15 +39,21 @@ OTHERS = (
 )  # rows of the other side: from in cache to far out of it
 MEGABYTE = 2**20
 NONE = np.empty(0)
+SHAPES = ((1_000, 400), (16_000, 8))  # rows, and ratings of each
 
 
-def least(runs: int, function: Callable[[], object]) -> float:
+def least(
+    runs: int, function: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> float:
     times = []
     for _ in range(runs):
-        start = time.perf_counter()
+        start = clock()
         function()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)
+
+
+cpu = partial(least, clock=time.process_time)  # other programs do not lengthen it
 
 
 def some_rows(rows: int, each: int, others: int) -> SideData:
@@ -58,13 +65,13 @@ def some_rows(rows: int, each: int, others: int) -> SideData:
     return side_data("user", Rows(np.arange(rows + 1) * each, index, values), 3.0, 1.0)
 
 
-def rows_kernel(others: int) -> tuple[float, float]:
-    """Seconds for a rating, and for a row: from rows with many ratings and with few."""
+def rows_kernel(others: int) -> tuple[float, ...]:
+    """Seconds of a side whose rows have many ratings, and of one whose rows have few."""
     width = padded(RANK + 2)
     x = np.random.default_rng(1).normal(size=(others, width))
     known = Known(x, np.ones(others), POINTS)
     times = []
-    for rows, each in ((1_000, 400), (16_000, 8)):
+    for rows, each in SHAPES:
         data = some_rows(rows, each, others)
         small = random_start(PLAIN, Data(data, data, 3.0, rows * each), 0)
         prior = prior_of(PLAIN, data, small.user)
@@ -72,8 +79,15 @@ def rows_kernel(others: int) -> tuple[float, float]:
         run = partial(draw_rows, data.observed, known, ones, prior, Draws(0).place(), True, out,
                       errors, POINTS, NONE, small.width())  # fmt: skip
         run()
-        times.append(least(15, run))
-    return tuple(np.linalg.solve([[400_000, 1_000], [128_000, 16_000]], times).tolist())
+        times.append(cpu(15, run))
+    return tuple(times)
+
+
+def solved(found: dict) -> dict:
+    """With the seconds of a rating and of a row, from those of the two kinds of sides."""
+    system = [[rows * each, rows] for rows, each in SHAPES]
+    gram, row = np.linalg.solve(system, [found["many_ratings"], found["few_ratings"]])
+    return {**found, "gram_rating": gram.tolist(), "row": float(np.median(row))}
 
 
 def side_kernels(others: int) -> tuple[float, float, float]:
@@ -95,8 +109,8 @@ def side_kernels(others: int) -> tuple[float, float, float]:
     for warm in (gather, cut, strip):
         warm()
     each = len(data.observed.index)
-    cutting = least(7, cut)
-    return max(least(7, gather) - cutting, 0.0) / each, cutting / others, least(7, strip) / each
+    cutting = cpu(7, cut)
+    return max(cpu(7, gather) - cutting, 0.0) / each, cutting / others, cpu(7, strip) / each
 
 
 @dataclass(frozen=True)
@@ -128,59 +142,105 @@ def driver(model: Model, rows: int = 100_000) -> float:
         gibbs_sweep(model, data, state, Draws(0, 0, state.sweep + 1), "centred")
 
     sweep()
-    return least(5, sweep) / (2 * rows)
+    return cpu(7, sweep) / (2 * rows)
+
+
+def idle(side: SideData, *given: object) -> tuple[np.ndarray]:
+    """A task that gets what all get and does nothing."""
+    return (np.zeros(len(side.counts)),)
 
 
 def on_ray() -> dict[str, float]:
     """A local cluster of two workers: tasks that do nothing, and arrays that are moved."""
     import ray
 
-    size = 64 * MEGABYTE // 8
-
-    @ray.remote
-    def nothing(value: object) -> tuple[()]:
-        return ()
+    size = 8 * MEGABYTE  # numbers: 64 MB
 
     @ray.remote
     def copied(value: np.ndarray) -> float:
-        return least(3, lambda: _writable(value))
+        return least(7, lambda: _writable(value))
 
     @ray.remote
     def returned() -> np.ndarray:
         return np.zeros(size)
 
-    with bayesmf.Ray(workers=2)._cluster():
-        small, large = np.zeros(8), np.zeros(size)
-        ray.get([nothing.remote(small) for _ in range(200)])
-        task = least(5, lambda: ray.get([nothing.remote(small) for _ in range(400)])) / 400
-        trip = least(50, lambda: ray.get(nothing.remote(small)))
-        put = least(5, lambda: ray.put(large)) / large.nbytes
+    ratings = generate(World(n_users=1600, n_items=400, n_ratings=32_000))[0]
+    large = np.zeros(size)
+    with bayesmf.Ray(workers=2).place(ratings, PLAIN) as data:
+
+        def stream() -> None:
+            data.user.run(idle, (np.zeros(8),), (np.zeros(1600),))
+
+        def one() -> None:
+            side = data.user
+            some = RemoteSide(side.name, None, side.counts, 1.0, ray, side.remote, side.spans[:1],
+                              side.blocks[:1])  # fmt: skip
+            some.run(idle, (np.zeros(8),), (np.zeros(1600),))
+
+        for _ in range(10):
+            stream()
+        task = least(60, stream) / len(data.user.blocks)
+        trip = least(60, one)
+        put = least(7, lambda: ray.put(large)) / large.nbytes
         copy = ray.get(copied.remote(ray.put(large))) / large.nbytes
-        made = least(5, lambda: np.zeros(size)) + trip
-        back = (least(5, lambda: ray.get(returned.remote())) - made) / large.nbytes
+        made = least(7, lambda: np.zeros(size)) + trip
+        back = (least(7, lambda: ray.get(returned.remote())) - made) / large.nbytes
     return {"task": task, "round_trip": trip, "put_byte": put, "copy_byte": copy,
             "return_byte": back}  # fmt: skip
 
 
 def measure() -> dict[str, object]:
     numba.set_num_threads(1)
-    gram, row = zip(*(rows_kernel(others) for others in OTHERS), strict=True)
+    many, few = zip(*(rows_kernel(others) for others in OTHERS), strict=True)
     offset, cut, strip = zip(*(side_kernels(others) for others in OTHERS), strict=True)
     plain, side = driver(PLAIN), driver(SIDE)
     parts = [np.ones(MEGABYTE) for _ in range(8)]
-    join = least(5, lambda: np.concatenate(parts)) / (8 * parts[0].nbytes)
+    join = cpu(7, lambda: np.concatenate(parts)) / (8 * parts[0].nbytes)
     return {
-        "rank": RANK, "other_rows": list(OTHERS), "gram_rating": gram, "row": min(row),
+        "rank": RANK, "other_rows": list(OTHERS), "many_ratings": many, "few_ratings": few,
         "offset_rating": offset, "cut_row": max(cut), "strip_rating": strip, "driver_row": plain,
         "driver_row_both": side, "join_byte": join, **on_ray(),
     }  # fmt: skip
 
 
-def real(users: int, items: int, size: int, model: Model) -> tuple[list[float], bayesmf.Ratings]:
-    """Seconds of sweeps on a local cluster of two workers, the first few left out."""
-    ratings = generate(World(users, items, size))[0]
-    at: list[float] = []
-    sampler = bayesmf.Gibbs(model, sweeps=15, burn_in=6, seed=0, keep=0,
-                            engine=bayesmf.Ray(workers=2))  # fmt: skip
-    sampler.fit(ratings, callbacks=[lambda progress: at.append(progress.seconds)])
-    return np.diff(at)[2:].tolist(), ratings
+class Watch:
+    """A task that also tells its seconds on the processor, which other programs do not lengthen."""
+
+    def __init__(self, work: Callable[..., tuple]) -> None:
+        self.work = work
+
+    def __call__(self, *given: object) -> tuple:
+        start = time.process_time()
+        return (*self.work(*given), np.array([time.process_time() - start]))
+
+
+@dataclass(frozen=True)
+class Watched(RemoteSide):
+    """A side that notes what its tasks spend."""
+
+    spent: ClassVar[list[float]] = []
+
+    def _note(self, found: tuple) -> tuple:
+        self.spent.append(float(found[-1].sum()))
+        return found[:-1]
+
+    def run(self, work: Callable, shared: tuple, by_row: tuple) -> tuple:
+        return self._note(super().run(Watch(work), shared, by_row))
+
+    def run_strips(self, work: Callable, shared: tuple, by_strip: tuple) -> tuple:
+        return self._note(super().run_strips(Watch(work), shared, by_strip))
+
+
+def real(ratings: bayesmf.Ratings, model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of sweeps on a local cluster of two workers, and processor seconds of their tasks."""
+    times, spent = [], []
+    with bayesmf.Ray(workers=2).place(ratings, model) as data:
+        data = Data(Watched(**vars(data.user)), Watched(**vars(data.item)), data.mean, data.size)
+        state = random_start(model, data, 0)
+        for number in range(28):
+            Watched.spent.clear()
+            start = time.perf_counter()
+            gibbs_sweep(model, data, state, Draws(0, 0, number + 1), "centred")
+            times.append(time.perf_counter() - start)
+            spent.append(sum(Watched.spent))
+    return np.array(times[3:]), np.array(spent[3:])
