@@ -8,6 +8,7 @@ tables of docs/scale.md from them. ``measure`` and ``check`` need Ray, and are o
 from __future__ import annotations
 
 import json
+import os
 import sys
 from itertools import product
 from pathlib import Path
@@ -183,7 +184,7 @@ def user_resident() -> None:
     """A plan: a formula, no code."""
     c = load()
     for shape in SHAPES:
-        head(f"{shape}, no side features", "machines", "s now", "of it network and feeding",
+        head(f"{shape}, no side features", "machines", "s now", "of it network",
              "s user-resident", "of it network", "GB of items' sums", "GB, a machine now",
              "GB, a machine resident", "resident / now")  # fmt: skip
         for size, K in CASES:
@@ -216,6 +217,7 @@ def check() -> None:
             row(told, name, f"{work:.3f}", f"{spent.min():.3f}", f"{work / spent.min():.2f}",
                 f"{played:.3f}", f"{times.min():.3f}", f"{np.median(times):.3f}",
                 f"{played / times.min():.2f}")  # fmt: skip
+    print(f"\nLoad while this ran: {os.getloadavg()[1]:.1f} processes on {os.cpu_count()} cores.")
 
 
 if __name__ == "__main__":

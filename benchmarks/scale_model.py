@@ -25,7 +25,7 @@ class Cluster:
     machines: int
     cores: int = 16
     link: float = 1.25e9  # 10 Gbit/s
-    a_core: float = 4  # blocks for each core
+    a_core: float = 1  # blocks for each core
 
     @property
     def blocks(self) -> int:
@@ -294,6 +294,7 @@ def resident(job: Job, cluster: Cluster, c: dict) -> Resident:
     compute += up * sums * c["join_byte"] / cluster.cores  # adding, by all cores of a machine
     network = (V * rounds(K) + up * sums + V) / cluster.link
     rest = c["driver_row"] * (job.users / K + job.items) + V * (c["put_byte"] + c["copy_byte"])
+    rest += 2 * cluster.blocks * c["task"]
     blocks = (10 * job.ratings + 24 * (job.users + job.items)) / K
     machine = blocks + 8 * job.users / K * (job.width + 3) + (1 + cluster.cores) * V + 2 * sums
     return Resident(compute + network + rest, compute, network, sums, machine)
