@@ -111,7 +111,7 @@ def test_the_order_and_place_of_blocks_play_no_part(monkeypatch):
     assert plain == hashed(sampler.fit(TRAIN))
     assert plain != hashed(replace(sampler, seed=2).fit(TRAIN))
 
-    def elsewhere(jobs):
+    def elsewhere(jobs, engine):
         """In reverse, each job and result through a pickle, as another process would have it."""
         sent = [pickle.dumps(job) for job in jobs]
         done = [pickle.dumps(block.run_block(pickle.loads(job))) for job in sent[::-1]]
@@ -125,7 +125,7 @@ def test_who_tells_whom(monkeypatch):
     """Block (i, j) is told by (i, 0) of its users and by (0, j) of its items, and all are heard."""
     told, heard = {}, {}
 
-    def listen(jobs):
+    def listen(jobs, engine):
         out = []
         for job in jobs:
             told[divmod(job.number, 4)] = job
@@ -207,7 +207,7 @@ def test_without_the_priors_nothing_fits_together(monkeypatch):
     """The mistake that the test above is there for: blocks that know nothing of each other."""
     train, test = parts()
     right = block.run_block
-    monkeypatch.setattr(propagation, "run_blocks", lambda jobs: [
+    monkeypatch.setattr(propagation, "run_blocks", lambda jobs, engine: [
         right(replace(job, user=None, item=None)) for job in jobs])  # fmt: skip
     fit = Propagation(MODEL, grid=(2, 2), sweeps=60, burn_in=20).fit(train, test)
     assert fit.test_rmse > 0.8

@@ -189,7 +189,7 @@ def update_rows(
         else:
             shared = (known, prior._replace(spread=None, offset=None), place, algorithm.sample,
                       wanted, state.width())  # fmt: skip
-            me.x, errors = data.run(_rows, shared, (weight, me.spread, me.offset))
+            me.x, errors = data.run(_rows, shared, (weight, prior.spread, prior.offset))
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
