@@ -30,7 +30,7 @@ from bayesmf.kernels.philox import normals
 from bayesmf.kernels.rows import Known
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
-from bayesmf.model.state import Data, to_arrays
+from bayesmf.model.state import Data, Side, to_arrays
 from bayesmf.prob.draws import Draws
 from checkpoints import content
 from variants import VARIANTS, random_state, small_ratings
@@ -60,6 +60,8 @@ def fitted(model, where=InProcess, train=TRAIN, test=TEST, *, sweeps=4, blocks=5
 
 
 def same(one, other):
+    for state in one.states + other.states:  # nothing is left elsewhere
+        assert type(state.user) is Side
     found, expected = content(one), content(other)
     assert found.keys() == expected.keys()
     for name in found:
@@ -155,6 +157,7 @@ def test_a_run_that_was_stopped_goes_on_anywhere(cluster, tmp_path):
         cut = fitted(model, first, sweeps=8, checkpoint=folder, every=0,
                      callbacks=[lambda p: p.sweep == 5])  # fmt: skip
         assert cut.stopped
+        assert type(cut.states[0].user) is Side
         with pytest.raises(DataError, match="users in other blocks"):
             fitted(model, blocks=3, sweeps=8, checkpoint=folder, resume=True)
         with pytest.raises(DataError, match="users in other blocks"):
@@ -275,6 +278,23 @@ def test_rows_that_were_lost_are_made_again(moment, keep, redone):
     assert all(since is None if keep == 0 or sweep < 6 else since >= 4 for since, sweep in redone)
 
 
+@pytest.mark.parametrize("moment", [3, 8, 12])
+def test_rows_that_were_lost_at_the_start_are_made_again(moment, redone):
+    """A random one: as it is made, in the first moments, in the first step."""
+    whole = fitted(ROBUST)
+    Fragile.countdown = moment
+    same(fitted(ROBUST, OnFragile), whole)
+    assert Fragile.losses == 1
+
+
+def test_a_start_that_was_given_is_what_is_gone_back_to(redone):
+    start = fitted(ROBUST).states[0]
+    whole = fitted(ROBUST, start=start, keep=0)
+    same(fitted(ROBUST, OnFragile, start=start, keep=0,
+                callbacks=[lambda p: die() if p.sweep == 2 else None]), whole)  # fmt: skip
+    assert redone == [(start.sweep, start.sweep + 3)]
+
+
 def test_a_cluster_that_is_never_stable_is_one_sentence(redone):
     def kill(progress):
         Fragile.get = lambda self, handles: (_ for _ in ()).throw(Lost)
@@ -329,7 +349,10 @@ def test_traffic_does_not_grow_with_users(cluster, monkeypatch):
 
 
 def test_the_object_store_does_not_fill(cluster):
-    """What a sweep sends, 180 kB here, goes when the sweep is over: 40 sweeps, 7 MB if not."""
+    """What a sweep sends, 180 kB here, goes when the sweep is over: 40 sweeps, 7 MB if not.
+
+    A block's rows take more than the 100 kB up to which Ray sends results to the driver at once.
+    """
     used = []
 
     def look(progress):
@@ -338,7 +361,7 @@ def test_the_object_store_does_not_fill(cluster):
             all_of, free = cluster.cluster_resources(), cluster.available_resources()
             used.append(all_of["object_store_memory"] - free.get("object_store_memory", 0))
 
-    fitted(ROBUST, Ray, sparse(500, 2500), None, sweeps=46, blocks=2, keep=0, callbacks=[look])
+    fitted(ROBUST, Ray, sparse(4000, 2500), None, sweeps=46, blocks=2, keep=0, callbacks=[look])
     assert used[1] - used[0] < 2e6
 
 

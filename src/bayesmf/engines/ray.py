@@ -59,7 +59,8 @@ class Ray:
     users go by blocks, so other ``blocks`` give other digits, and so does ``resident=False``. All
     users' rows travel only when they are asked for: for every kept draw (``keep=0`` for none),
     every checkpoint, and at the end; with test or validation ratings the rows of their users do,
-    after every sweep. For models without side features.
+    after every sweep. When a machine is lost with its rows, the sweeps since all rows travelled
+    last, or since the start, are done again. For models without side features.
     """
 
     address: str | None = None

@@ -1,6 +1,6 @@
 """Users who stay where their ratings are: blocks of them, and the driver's view of their rows.
 
-A place runs work on blocks: ``Here``, one after the other, or ``OnRay``. What it hands out stands
+Workers run work on blocks: ``Here``, one after the other, or ``OnRay``. What they hand out stands
 for a value that may be on another machine, and goes into more work without passing the driver.
 """
 
@@ -26,8 +26,8 @@ Handle = Any
 Sums = tuple[Any, ...]  # arrays or numbers that are added block by block
 
 
-class Place(Protocol):
-    """Where blocks are."""
+class Workers(Protocol):
+    """Whoever has the blocks."""
 
     lost: tuple[type[Exception], ...]  # what is raised when work or a value died with its machine
 
@@ -131,16 +131,18 @@ class Block:
 class ResidentData(Data):
     """Ratings in blocks of users; ``user`` and ``item`` know their counts only."""
 
-    place: Place
+    workers: Workers
     spans: list[tuple[int, int]]
     blocks: list[Handle]
 
     def summed(self, parts: list[Handle]) -> Sums:
         """The sum over blocks, added in pairs of neighbours, and pairs of those: a fixed order."""
         while len(parts) > 1:
-            pairs = [self.place.call(_add, *parts[k : k + 2]) for k in range(0, len(parts) - 1, 2)]
+            pairs = [
+                self.workers.call(_add, *parts[k : k + 2]) for k in range(0, len(parts) - 1, 2)
+            ]
             parts = pairs + parts[2 * len(pairs) :]
-        (total,) = self.place.get(parts)
+        (total,) = self.workers.get(parts)
         return tuple(total)
 
 
@@ -148,21 +150,22 @@ def _add(one: Sums, other: Sums) -> Sums:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def placed(place: Place, ratings: Ratings | Shards, model: Model, blocks: int) -> ResidentData:
+def placed(workers: Workers, ratings: Ratings | Shards, model: Model, blocks: int) -> ResidentData:
     """The ratings in blocks of users; a shard is read by whoever needs it, and again if lost."""
     mean, items, by_user = ratings.mean, ratings.n_items, ratings.by_user
     counts: NDArray[np.int64] = by_user.counts
     if isinstance(by_user, Rows):
         cut = spans(counts, model.rank, blocks)
-        handles = [place.put(_block(part(by_user, *span), span[0], items, mean)) for span in cut]
+        handles = [workers.put(_block(part(by_user, *span), span[0], items, mean)) for span in cut]
     else:
         assert isinstance(ratings, Shards)
         cut = by_user.spans
-        handles = [place.call(_read, ratings.folder, number, counts[begin:end], begin, items, mean)
-                   for number, (begin, end) in enumerate(cut)]  # fmt: skip
+        handles = [workers.call(_read, ratings.folder, number, counts[slice(*span)], span[0], items,
+                                mean)
+                   for number, span in enumerate(cut)]  # fmt: skip
     user = SideData("user", None, counts, model.side_power)
     item = SideData("item", None, ratings.by_item.counts, model.side_power)
-    return ResidentData(user, item, mean, len(ratings), place, cut, handles)
+    return ResidentData(user, item, mean, len(ratings), workers, cut, handles)
 
 
 def _read(
@@ -234,7 +237,7 @@ class ResidentSide(Side):
         if self.here:
             return super().at(rows)
         cuts = [np.searchsorted(rows, span) for span in self.data.spans]
-        call = self.data.place.call
+        call = self.data.workers.call
         parts = self._fetched(
             lambda: [call(_pick, handle, rows[low:high] - begin)
                      for handle, (begin, _), (low, high)
@@ -250,12 +253,12 @@ class ResidentSide(Side):
 
     def _fetched(self, handles: Callable[[], list[Handle]]) -> list[Values]:
         try:
-            return self.data.place.get(handles())
-        except self.data.place.lost:
+            return self.data.workers.get(handles())
+        except self.data.workers.lost:
             if self.redo is None:
                 raise
             self.redo()
-            return self.data.place.get(handles())
+            return self.data.workers.get(handles())
 
 
 def _pick(rows: Held, numbers: NDArray[np.int64]) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ from bayesmf.model.state import START, Side, SideData, State, random_start, star
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
-ATTEMPTS = 3  # of a sweep, and then of all that led to it
+ATTEMPTS = 3  # at a sweep, and then at all that led to it
 
 
 class Shared(NamedTuple):
@@ -64,7 +64,7 @@ def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> S
     nobody = SideData("user", None, data.user.counts[:0], data.user.power)
     state = random_start(model, replace(data, user=nobody), seed, chain)
     draws = Draws(seed, chain, parameter=START)
-    rows = [data.place.call(_begin, block, model, draws) for block in data.blocks]
+    rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
     state.user = ResidentSide(data, state.user.mean, state.user.precision, rows)
     return state
 
@@ -89,18 +89,16 @@ def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws)
     elif state.user.here:
         state.user.since = copy.deepcopy(replace(state, user=state.user.plain()))
     again = partial(_again, model, data, state, state.user.since, draws)
-    for _ in range(ATTEMPTS):  # a worker died: the last sweep's rows are there as a rule
-        with contextlib.suppress(*data.place.lost):
-            _sweep(model, data, state, draws)
-            break
-    else:
+    try:
+        _sweep(model, data, state, draws)
+    except data.workers.lost:
         again()
     state.user.redo = again
 
 
 def _scattered(data: ResidentData, user: Side) -> ResidentSide:
     """Rows that the driver has, brought to the blocks."""
-    rows = [data.place.put(Held(user.x[a:b], user.noise[a:b], user.spread[a:b]))
+    rows = [data.workers.put(Held(user.x[a:b], user.noise[a:b], user.spread[a:b]))
             for a, b in data.spans]  # fmt: skip
     return ResidentSide(data, user.mean, user.precision, rows)
 
@@ -111,7 +109,7 @@ def _again(
     """The state after the sweep of ``draws``, from an earlier one or from the random start."""
     assert isinstance(state.user, ResidentSide)
     for _ in range(ATTEMPTS):
-        with contextlib.suppress(*data.place.lost):
+        with contextlib.suppress(*data.workers.lost):
             new = (resident_start(model, data, draws.seed, draws.chain) if since is None
                    else copy.deepcopy(since))  # fmt: skip
             user = new.user = (new.user if isinstance(new.user, ResidentSide)
@@ -129,13 +127,21 @@ def _again(
 
 
 def _sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
-    user, item, algorithm, place = state.user, state.item, Sampling(draws), data.place
+    """A sweep, begun again if a worker dies: the rows of the last one are still there as a rule."""
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(*data.workers.lost):
+            return _once(model, data, state, draws)
+    return _once(model, data, state, draws)
+
+
+def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
+    user, item, algorithm, workers = state.user, state.item, Sampling(draws), data.workers
     assert isinstance(user, ResidentSide)
     _update_prior(model, data, user, algorithm)
-    shared = place.put(
+    shared = workers.put(
         Shared(model, draws, item.x, item.noise, user.mean, user.precision, state.tau)
     )
-    made = [place.step(_users, block, rows, shared)
+    made = [workers.step(_users, block, rows, shared)
             for block, rows in zip(data.blocks, user.rows, strict=True)]  # fmt: skip
     grams, *moments = data.summed([sums for _, sums in made])
     user.put([rows for rows, _ in made], tuple(moments))
@@ -153,7 +159,7 @@ def _update_prior(
 ) -> None:
     """mu and Lambda of the users, from the blocks' moments."""
     if user.moments is None:
-        user.moments = data.summed([data.place.call(_moments, rows, model) for rows in user.rows])
+        user.moments = data.summed([data.workers.call(_moments, rows, model) for rows in user.rows])
     moments: Sequence[Any] = user.moments
     for number, group in enumerate(model.groups("user")):
         if group.hyper is None:
