@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import signal
 import subprocess
 import threading
 import time
-from typing import ClassVar
 
 import numpy as np
 import pytest
 
-import bayesmf
-from bayesmf import DataError, Gibbs, Model
-from bayesmf.data.ids import Ids
-from bayesmf.data.ratings import Ratings
-from bayesmf.data.scale import Scale
+from bayesmf import DataError, Gibbs
 from bayesmf.data.shards import shard
 from bayesmf.engines import ray as engine
 from bayesmf.engines.ray import Ray
-from bayesmf.engines.resident import Here, OnRay, placed
-from bayesmf.inference import resident
+from bayesmf.engines.resident import OnRay
 from bayesmf.inference.sweep import prior_of
 from bayesmf.kernels.grams import draw_from_grams, pack_grams
 from bayesmf.kernels.philox import normals
@@ -32,50 +25,10 @@ from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.state import Data, Side, to_arrays
 from bayesmf.prob.draws import Draws
-from checkpoints import content
-from variants import VARIANTS, random_state, small_ratings
+from resident import RESIDENT, ROBUST, TRAIN, InProcess, fitted, same, sparse
+from variants import VARIANTS, random_state
 
 pytest.importorskip("ray")
-TRAIN, TEST = bayesmf.split(small_ratings(60, 40, seed=1), "random", seed=0)
-RESIDENT = {name: m for name, m in VARIANTS.items() if m.features in ("none", "user-item")}
-ROBUST = Model(rank=3, features="user-item", precision="robust", prior="student-t")
-
-
-class InProcess(Ray):
-    """The same blocks, one after the other in this process."""
-
-    where = Here
-
-    @contextlib.contextmanager
-    def place(self, ratings, model):
-        yield placed(self.where(), ratings, model, self.blocks)
-
-
-def fitted(model, where=InProcess, train=TRAIN, test=TEST, *, sweeps=4, blocks=5, keep=2, seed=5,
-           **options):  # fmt: skip
-    place = where if where == "threads" else where(blocks=blocks, resident=True)
-    sampler = Gibbs(model, sweeps=sweeps, burn_in=min(2, sweeps - 1), seed=seed, keep=keep,
-                    chains=options.pop("chains", 1), engine=place)  # fmt: skip
-    return sampler.fit(train, test, **options)
-
-
-def same(one, other):
-    for state in one.states + other.states:  # nothing is left elsewhere
-        assert type(state.user) is Side
-    found, expected = content(one), content(other)
-    assert found.keys() == expected.keys()
-    for name in found:
-        assert found[name] == expected[name], name
-
-
-def sparse(users, items=50, each=5, seed=0):
-    """Ratings of about so many items by each user."""
-    rng = np.random.default_rng(seed)
-    pairs = np.unique(rng.integers(0, users * items, users * each))
-    return Ratings.from_sorted(
-        Ids(np.arange(users)), Ids(np.arange(items)), (pairs // items).astype(np.int32),
-        (pairs % items).astype(np.int32), rng.normal(0, 1, len(pairs)), None, Scale(-9, 9),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RESIDENT)
@@ -185,126 +138,6 @@ def test_a_worker_may_die_in_mid_sweep(cluster):
 
     same(fitted(ROBUST, Ray, ratings, None, sweeps=20, callbacks=[kill]), whole)
     assert len(killed) == 2
-
-
-class Lost(Exception):
-    pass
-
-
-class Box:
-    """A value that may die."""
-
-    def __init__(self, value):
-        self.value, self.dead = value, False
-
-
-class Fragile(Here):
-    """Machines whose results die when told to; what the driver put stays."""
-
-    lost = (Lost,)
-    boxes: ClassVar[list[Box]] = []
-    countdown = 0  # work until all die
-    losses = 0
-
-    def call(self, work, *values):
-        return self._boxed(self._run(work, values))
-
-    def step(self, work, *values):
-        one, other = self._run(work, values)
-        return self._boxed(one), self._boxed(other)
-
-    def get(self, handles):
-        return [self._open(handle) for handle in handles]
-
-    def _run(self, work, values):
-        Fragile.countdown -= 1
-        if Fragile.countdown == 0:
-            die()
-        return work(*map(self._open, values))
-
-    def _boxed(self, value):
-        box = Box(value)
-        Fragile.boxes.append(box)
-        return box
-
-    def _open(self, value):
-        if isinstance(value, Box):
-            if value.dead:
-                raise Lost
-            return value.value
-        return value
-
-
-def die():
-    for box in Fragile.boxes:
-        box.dead = True
-    Fragile.losses += 1
-
-
-class OnFragile(InProcess):
-    where = Fragile
-
-
-@pytest.fixture
-def redone(monkeypatch):
-    """The sweeps that were made again, and from where."""
-    seen, again = [], resident._again
-
-    def noted(model, data, state, since, draws):
-        seen.append((None if since is None else since.sweep, draws.sweep))
-        again(model, data, state, since, draws)
-
-    monkeypatch.setattr(resident, "_again", noted)
-    Fragile.boxes, Fragile.countdown, Fragile.losses = [], 0, 0
-    return seen
-
-
-@pytest.mark.parametrize("keep", [0, 4])
-@pytest.mark.parametrize("moment", [0, 1, 7, 12, 16])
-def test_rows_that_were_lost_are_made_again(moment, keep, redone):
-    """Between two sweeps, or at some piece of work within one."""
-    model, options = RESIDENT["no side, student-t"], {"sweeps": 10, "keep": keep}
-    whole = fitted(model, **options)
-
-    def kill(progress):
-        if progress.sweep in (3, 8):
-            Fragile.countdown = moment
-            if not moment:
-                die()
-
-    same(fitted(model, OnFragile, callbacks=[kill], **options), whole)
-    assert Fragile.losses == 2
-    assert redone
-    assert all(since is None if keep == 0 or sweep < 6 else since >= 4 for since, sweep in redone)
-
-
-@pytest.mark.parametrize("moment", [3, 8, 12])
-def test_rows_that_were_lost_at_the_start_are_made_again(moment, redone):
-    """A random one: as it is made, in the first moments, in the first step."""
-    whole = fitted(ROBUST)
-    Fragile.countdown = moment
-    same(fitted(ROBUST, OnFragile), whole)
-    assert Fragile.losses == 1
-
-
-def test_a_start_that_was_given_is_what_is_gone_back_to(redone):
-    start = fitted(ROBUST).states[0]
-    whole = fitted(ROBUST, start=start, keep=0)
-    same(fitted(ROBUST, OnFragile, start=start, keep=0,
-                callbacks=[lambda p: die() if p.sweep == 2 else None]), whole)  # fmt: skip
-    assert redone == [(start.sweep, start.sweep + 3)]
-
-
-def test_a_cluster_that_is_never_stable_is_one_sentence(redone):
-    def kill(progress):
-        Fragile.get = lambda self, handles: (_ for _ in ()).throw(Lost)
-
-    usual = Fragile.get
-    try:
-        with pytest.raises(DataError, match="go on from the checkpoint"):
-            fitted(RESIDENT["no side"], OnFragile, callbacks=[kill])
-    finally:
-        Fragile.get = usual
 
 
 def moved(monkeypatch, users, sweeps):
