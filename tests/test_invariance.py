@@ -14,7 +14,7 @@ import pytest
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.inference import sweep
+from bayesmf.inference import algorithm, sweep
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.kernels.side import draw_centred, draw_non_centred, store_grams
 from bayesmf.model import conditionals, joint
@@ -197,7 +197,7 @@ def turned(model, ratings, state, monkeypatch) -> list[str]:
     """
     new_model, new_state = transposed(model, state)
     data, new_data = Data.of(ratings, model), Data.of(ratings.T, new_model)
-    monkeypatch.setattr(sweep, "stream", lambda draws, side, *a: stream(draws, "user", *a))
+    monkeypatch.setattr(algorithm, "stream", lambda draws, side, *a: stream(draws, "user", *a))
     out = []
     for old, new in (("user", "item"), ("item", "user")):
         after = summary(new_model, new_data, new_state, new)

@@ -1,7 +1,4 @@
-"""The same sampler on Ray: the bits of the threads, whoever does the work and whatever dies.
-
-A real local cluster, started once for all tests.
-"""
+"""The same sampler on Ray: the bits of the threads, whoever does the work and whatever dies."""
 
 from __future__ import annotations
 
@@ -28,14 +25,6 @@ from variants import VARIANTS, small_ratings
 pytest.importorskip("ray")
 TRAIN = small_ratings(60, 40, seed=1)
 ON_RAY = {name: model for name, model in VARIANTS.items() if model.features != "side-only"}
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    import ray
-
-    with Ray(workers=2).cluster():
-        yield ray
 
 
 def same(one, other):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bayesmf.data.cut import BLOCKS, part, spans
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.data.shards import Counted, Shards, read_block
+from bayesmf.engines.resident import OnRay, placed, writable
 from bayesmf.errors import DataError
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, SideData, Values, Work, side_data
@@ -29,7 +30,7 @@ Settings = tuple[Name, float, float]  # of a side: its name, the mean rating, th
 Spans = list[tuple[int, int]]
 NAMES: tuple[Name, Name] = ("user", "item")
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-         "RAY_DEDUP_LOGS": "0"}  # fmt: skip
+         "RAY_DEDUP_LOGS": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}  # fmt: skip
 
 
 def _ray() -> Any:
@@ -51,11 +52,21 @@ class Ray:
 
     Ratings in memory are cut into ``blocks`` on each side, dealt to whoever is free; the result
     does not depend on them.
+
+    ``resident`` is for very many users: their rows stay in the object store, block by block, and
+    what the driver sends and fetches in a sweep grows with the items alone. The result is the same
+    on any number of workers, and after any of them or a whole machine was lost; but sums over
+    users go by blocks, so other ``blocks`` give other digits, and so does ``resident=False``. All
+    users' rows travel only when they are asked for: for every kept draw (``keep=0`` for none),
+    every checkpoint, and at the end; with test or validation ratings the rows of their users do,
+    after every sweep. When a machine is lost with its rows, the sweeps since all rows travelled
+    last, or since the start, are done again. For models without side features.
     """
 
     address: str | None = None
     workers: int | None = None
     blocks: int = BLOCKS
+    resident: bool = False  # whether users' rows stay with the workers
 
     def __post_init__(self) -> None:
         if self.workers is not None and (self.workers < 1 or self.address is not None):
@@ -70,6 +81,9 @@ class Ray:
     def place(self, ratings: Ratings | Shards, model: Model) -> Iterator[Data]:
         """The ratings in blocks where the workers find them."""
         with self.cluster() as ray:
+            if self.resident:
+                yield placed(OnRay(ray), ratings, model, self.blocks)
+                return
             sides = []
             for name, other in (NAMES, NAMES[::-1]):
                 whole = model.has_side(other)  # what other rows' side features are drawn from
@@ -214,21 +228,11 @@ def _work(
     numba.set_num_threads(1)
     if key not in _latest:
         _latest.clear()
-        _latest[key] = _writable(shared)
-    return work(side, *first, *_latest[key], *_writable(own))
+        _latest[key] = writable(shared)
+    return work(side, *first, *_latest[key], *writable(own))
 
 
 def _alone(work: Callable[[Any], Any], job: Any) -> Any:
     """One job of many, on one thread."""
     numba.set_num_threads(1)
     return work(job)
-
-
-def _writable(values: Any) -> Any:
-    """Copies of arrays, for those in the object store are read-only and kernels not made for it."""
-    if isinstance(values, np.ndarray):
-        return values.copy()
-    if isinstance(values, tuple):
-        copies = [_writable(value) for value in values]
-        return type(values)(*copies) if hasattr(values, "_fields") else tuple(copies)
-    return values

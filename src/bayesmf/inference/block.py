@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.engines.ray import Ray
+from bayesmf.inference.algorithm import NO_VALUES
 from bayesmf.inference.row_gaussians import RowGaussians, RowMoments
-from bayesmf.inference.sweep import NO_VALUES, gibbs_sweep, prior_of
+from bayesmf.inference.sweep import gibbs_sweep, prior_of
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model

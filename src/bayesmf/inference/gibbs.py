@@ -16,6 +16,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.shards import Shards
 from bayesmf.engines.ray import Engine, engine_of
 from bayesmf.errors import DataError
+from bayesmf.inference.algorithm import Form
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe, opened
 from bayesmf.inference.fitted import Fitted
@@ -30,7 +31,6 @@ from bayesmf.inference.run import (
     sweep_first,
     using,
 )
-from bayesmf.inference.sweep import Form
 from bayesmf.inference.target import Moments
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, State, checked_start
@@ -109,12 +109,18 @@ class Gibbs:
         self._check_engine()
 
     def _check_engine(self) -> None:
-        if engine_of(self.engine) is None:
+        engine = engine_of(self.engine)
+        if engine is None:
             return
         if self.form != "centred" or self.model.features == "side-only":
             raise DataError(
                 "side features that are not centred are drawn by one process alone; choose "
                 "engine='threads'"
+            )
+        if engine.resident and self.model.features not in ("none", "user-item"):
+            raise DataError(
+                f"features={self.model.features!r}: side features need all users in one place; "
+                "choose Ray(resident=False), or features='user-item'"
             )
 
     def fit(
@@ -238,6 +244,7 @@ class Gibbs:
         done = run.done
         if not done:
             raise KeyboardInterrupt
+        run.settle()
         # a chain that has only begun does not cut the others short
         enough = self.burn_in if max(done) > self.burn_in else 0
         shortest = min(n for n in done if n > enough)

@@ -235,7 +235,7 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
             fill_normal(place, k, draws)
         else:
             draws[:] = 0.0
-        _solve_one(P, step, draws, size)
+        solve_one(P, step, draws, size)
         for a in range(size):
             new = step[a]
             step[a] = new - W[k, first + a]
@@ -252,7 +252,7 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
 
 
 @serial
-def _solve_one(Q, x, noise, size):
+def solve_one(Q, x, noise, size):
     """x becomes Q^-1 x + L^-T noise; the lower triangle of Q becomes L."""
     for j in range(size):
         for i in range(j, size):

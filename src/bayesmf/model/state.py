@@ -114,6 +114,14 @@ class Side:
         values = self.x[:, : self.size]
         return values - self.offset if len(self.offset) else values
 
+    def at(self, rows: NDArray[Any]) -> tuple[Array, Array]:
+        """x and noise of some rows, whose numbers ascend."""
+        return self.x[rows], self.noise[rows]
+
+    def plain(self) -> Side:
+        """The same with all its rows here; an engine may keep them elsewhere."""
+        return self
+
 
 @dataclass
 class State:
@@ -130,7 +138,7 @@ class State:
 
     def width(self) -> tuple[int, ...]:
         """Tells the kernels, by its length, how wide the rows are."""
-        return (0,) * int(self.user.x.shape[1])
+        return (0,) * int(self.item.x.shape[1])
 
 
 START_SD, START_COUNT = 0.3, 400.0
@@ -156,11 +164,7 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     sides = []
     for number, (mine, other) in enumerate(((data.user, data.item), (data.item, data.user))):
         rows, others, size = len(mine.counts), len(other.counts), model.size
-        x = np.zeros((rows, padded(size + 1)))
-        sd = START_SD * np.sqrt(mine.counts / (mine.counts + START_COUNT))
-        x[:, :size] = draws.of(START + number).normals(rows, size)
-        x[:, 0] *= START_SD
-        x[:, 1:size] *= sd[:, None]
+        x = start_rows(model, mine.counts, draws.of(START + number))
         has_side = model.has_side(mine.name)
         W = np.zeros((others if has_side else 0, size))
         if has_side:
@@ -177,6 +181,17 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
                 x[:, 1:size] = side.offset[:, 1:]
         sides.append(side)
     return State(sides[0], sides[1], 1.0)
+
+
+def start_rows(model: Model, counts: NDArray[np.int64], draws: Draws) -> Array:
+    """Small random values of rows with so many ratings."""
+    rows, size = len(counts), model.size
+    x = np.zeros((rows, padded(size + 1)))
+    sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
+    x[:, :size] = draws.normals(rows, size)
+    x[:, 0] *= START_SD
+    x[:, 1:size] *= sd[:, None]
+    return x
 
 
 def refresh_offset(side: Side, data: SideData) -> None:
