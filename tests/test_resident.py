@@ -25,7 +25,7 @@ from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.state import Data, Side, to_arrays
 from bayesmf.prob.draws import Draws
-from resident import RESIDENT, ROBUST, TRAIN, InProcess, fitted, same, sparse
+from resident import RESIDENT, ROBUST, TEST, TRAIN, InProcess, fitted, same, sparse
 from variants import VARIANTS, random_state
 
 pytest.importorskip("ray")
@@ -67,6 +67,18 @@ def test_the_draws_are_those_of_the_ordinary_sweep(name, blocks):
         np.testing.assert_allclose(one.traces[key], trace, rtol=1e-8, atol=1e-10, err_msg=key)
     np.testing.assert_allclose(one.predictions.mean, other.predictions.mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(one.predictions.noise, other.predictions.noise, rtol=1e-8)
+
+
+@pytest.mark.parametrize("where", [InProcess, "threads"])
+def test_a_prediction_is_of_its_user_and_item(where):
+    fit = fitted(ROBUST, where, sweeps=1, keep=0)
+    state, rows = fit.states[0], TEST.by_user
+    user, item = rows.row_index, rows.index
+    noise = 1 / (state.tau * state.user.noise[user] * state.item.noise[item])
+    np.testing.assert_allclose(fit.predictions.noise, noise, rtol=1e-12)
+    x, y = state.user.x[user], state.item.x[item]
+    mean = TRAIN.mean + x[:, 0] + y[:, 0] + (x[:, 1:] * y[:, 1:]).sum(1)
+    np.testing.assert_allclose(fit.predictions.mean, mean, rtol=1e-12, atol=1e-12)
 
 
 def test_the_posterior_is_the_same():
