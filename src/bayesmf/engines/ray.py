@@ -84,6 +84,7 @@ class Ray:
             if self.resident:
                 yield placed(OnRay(ray), ratings, model, self.blocks)
                 return
+            cores = max(int(ray.cluster_resources().get("CPU", 1)), 1)
             sides = []
             for name, other in (NAMES, NAMES[::-1]):
                 whole = model.has_side(other)  # what other rows' side features are drawn from
@@ -99,7 +100,8 @@ class Ray:
                     refs = _from_memory(ray, rows, cut, whole, settings)
                 work = ray.remote(max_retries=-1)(_work)
                 sides.append(RemoteSide(name, None, counts, model.side_power, ray=ray, remote=work,
-                                        spans=cut, blocks=refs[0], whole=refs[1]))  # fmt: skip
+                                        spans=cut, blocks=refs[0], whole=refs[1],
+                                        tasks=cores))  # fmt: skip
             yield Data(sides[0], sides[1], ratings.mean, len(ratings))
 
     def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
@@ -144,9 +146,10 @@ def engine_of(asked: Engine) -> Ray | None:
 
 @dataclass(frozen=True)
 class RemoteSide(SideData):
-    """A side whose ratings are elsewhere: a block of rows is one task, a strip of columns another.
+    """A side whose ratings are elsewhere: some blocks of rows are one task, a strip another.
 
-    A task whose worker dies is done again by another.
+    There are as many tasks as the cluster has cores. One whose worker dies is done again by
+    another.
     """
 
     ray: Any = None
@@ -154,28 +157,32 @@ class RemoteSide(SideData):
     spans: Spans = field(default_factory=list)
     blocks: list[Any] = field(default_factory=list)
     whole: Any = None  # who rated whom, for what goes by columns
+    tasks: int = 1  # that the blocks are dealt to
 
     def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
         """Block by block; the results are joined in the order of the rows."""
         common = self.ray.put(shared)
         key = common.binary()
-        return self._joined([
-            self.remote.remote(block, work, (), key, common, tuple(v[begin:end] for v in by_row))
-            for block, (begin, end) in zip(self.blocks, self.spans, strict=True)
-        ])  # fmt: skip
+        tasks = []
+        for group in np.array_split(np.arange(len(self.blocks)), min(self.tasks, len(self.blocks))):
+            begin, end = self.spans[group[0]][0], self.spans[group[-1]][1]
+            own = tuple(v[begin:end] for v in by_row)
+            blocks = (self.blocks[k] for k in group)
+            tasks.append(self.remote.remote(work, (), key, common, own, *blocks))
+        return self._joined(tasks)
 
     def run_strips(self, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
         """Strip by strip."""
         common = self.ray.put(shared)
         key = common.binary()
         return self._joined([
-            self.remote.remote(self.whole, work, (k,), key, common,
-                               tuple(v[k:][:1] for v in by_strip))
+            self.remote.remote(work, (k,), key, common, tuple(v[k:][:1] for v in by_strip),
+                               self.whole)
             for k in range(len(by_strip[0]))
         ])  # fmt: skip
 
     def _joined(self, tasks: list[Any]) -> tuple[Array, ...]:
-        return tuple(np.concatenate(each) for each in zip(*self.ray.get(tasks), strict=True))
+        return _end_to_end(self.ray.get(tasks))
 
 
 def _from_memory(
@@ -222,14 +229,23 @@ _latest: dict[bytes, Values] = {}  # what the tasks of one step share, in this w
 
 
 def _work(
-    side: SideData, work: Work, first: Values, key: bytes, shared: Values, own: Values
+    work: Work, first: Values, key: bytes, shared: Values, own: Values, *sides: SideData
 ) -> Values:
-    """One task; one thread, for each worker has one core."""
+    """One task: a strip, or some blocks one after the other; on one thread."""
     numba.set_num_threads(1)
     if key not in _latest:
         _latest.clear()
         _latest[key] = writable(shared)
-    return work(side, *first, *_latest[key], *writable(own))
+    own, begin, parts = writable(own), 0, []
+    for side in sides:
+        rows = slice(begin, begin + len(side.counts)) if len(sides) > 1 else slice(None)
+        parts.append(work(side, *first, *_latest[key], *(values[rows] for values in own)))
+        begin += len(side.counts)
+    return parts[0] if len(parts) == 1 else _end_to_end(parts)
+
+
+def _end_to_end(parts: list[Values]) -> tuple[Array, ...]:
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
 
 def _alone(work: Callable[[Any], Any], job: Any) -> Any:
