@@ -181,7 +181,7 @@ def blocks() -> None:
 
 
 def user_resident() -> None:
-    """A plan: a formula, no code."""
+    """Users who stay: a formula, not a measurement."""
     c = load()
     for shape in SHAPES:
         head(f"{shape}, no side features", "machines", "s now", "of it network",

@@ -274,7 +274,7 @@ def memory(job: Job, cluster: Cluster, c: dict) -> Memory:
 
 
 class Resident(NamedTuple):
-    """The user-resident plan: seconds, its parts, and bytes; a formula, no code."""
+    """Users who stay with their blocks: seconds, their parts, and bytes; a formula."""
 
     total: float
     compute: float
