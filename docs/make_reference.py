@@ -36,6 +36,9 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      [bayesmf.Model, bayesmf.Hyper]),
     ("Algorithms", "Each takes a model and has `fit`. [Which one?](guides/inference.md)",
      [bayesmf.Gibbs, bayesmf.Variational, bayesmf.MAP, Progress]),
+    ("More than one machine",
+     "[Sampling on Ray](guides/cluster.md), and [limited communication](guides/propagation.md).",
+     [bayesmf.Ray, bayesmf.shard, bayesmf.Shards, bayesmf.Propagation]),
     ("Fits", "What every fit can do comes first, then what each algorithm leaves besides. "
      "[Predictions, recommendations, new users](guides/everyday.md)",
      [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),

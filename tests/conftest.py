@@ -17,6 +17,15 @@ settings.register_profile("search", max_examples=3000, deadline=None)
 settings.load_profile("fixed")
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """A real local Ray of two workers, started once for all tests of a file."""
+    from bayesmf.engines.ray import Ray
+
+    with Ray(workers=2).cluster() as ray:
+        yield ray
+
+
 @pytest.fixture(scope="session")
 def tiny_ratings(tmp_path_factory):
     """A file of some 2,500 ratings by users who rate much and users who rate little."""

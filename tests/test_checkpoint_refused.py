@@ -16,6 +16,7 @@ from bayesmf.cli import main
 from bayesmf.cli_fit import _seconds
 from bayesmf.inference import checkpoint
 from bayesmf.inference.run import Progress
+from bayesmf.model.state import Data
 from checkpoints import ALL, JUDGE, TEST, TRAIN, Stop, content, fitted, sampler
 from variants import BASE, VARIANTS
 
@@ -179,7 +180,9 @@ def test_ways_to_write_a_time():
 
 def test_what_is_compared():
     """Every field of the model and of the sampler is part of what is compared."""
-    run = checkpoint.Chains(Gibbs(BASE, sweeps=4, burn_in=1), TRAIN, None, None, 9, None, 0)  # type: ignore[arg-type]
+    run = checkpoint.Chains(
+        Gibbs(BASE, sweeps=4, burn_in=1), Data.of(TRAIN, BASE), TRAIN, None, None, 9, None, 0
+    )
     told = checkpoint.describe(run, "random", {"training": TRAIN})
     assert set(told["model"]) == {field.name for field in fields(Model)}
-    assert {field.name for field in fields(Gibbs)} - {"threads"} <= set(told)
+    assert {field.name for field in fields(Gibbs)} - {"threads", "engine"} <= set(told)

@@ -151,7 +151,7 @@ def test_what_became_of_folded_ratings(fit, tmp_path):
     words = ["fold-in", fit, tmp_path / "new.csv", "--replace", "--out"]
     told = run(*words, tmp_path / "a")
     assert told == (
-        "1 new users, 1 known anew; 1 ratings of items that the model does not know were left out; "
+        "1 new user, 1 known anew; 1 ratings of items that the model does not know were left out; "
         f"written to {tmp_path / 'a'}\n"
     )
     assert json.loads(run(*words, tmp_path / "b", "--json")) == {

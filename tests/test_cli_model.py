@@ -52,7 +52,7 @@ def test_recommendations(fit, tmp_path):
 def test_new_users_and_evaluation(fit, tiny_ratings, tmp_path):
     new = tmp_path / "new.csv"
     new.write_text("user,item,rating\nzoe,i1,5\nzoe,i2,1\n")
-    assert "1 new users" in run("fold-in", fit, new, "--out", tmp_path / "more")
+    assert "1 new user;" in run("fold-in", fit, new, "--out", tmp_path / "more")
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("user,item\nzoe,i3\n")
     assert '"known": "hot"' in run("predict", tmp_path / "more", pairs, "--json")

@@ -9,6 +9,7 @@ from scipy import special, stats
 from bayesmf import DataError
 from bayesmf.kernels import philox
 from bayesmf.kernels.philox import Place
+from bayesmf.prob.distributions import TruncatedGamma
 from bayesmf.prob.draws import Draws
 
 LEVEL = 1e-4  # of a false alarm, in each test
@@ -85,3 +86,16 @@ def test_places_out_of_range_are_refused():
     for wrong in ({"seed": -1}, {"seed": 2**64}, {"chain": 2**16}, {"parameter": 64}):
         with pytest.raises(DataError, match="choose a whole number from 0"):
             Draws(**{"seed": 0, **wrong})
+
+
+@pytest.mark.parametrize("first", [0, 3, 2**33])
+def test_rows_from_the_middle_are_those_of_the_whole(first):
+    begin = Draws(3, 1, 4, 1, first)
+    rest = Draws(3, 1, 4, 1, first + 2)
+    shapes = np.array([0.3, 2.0, 0.5, 7.0, 1.0])
+    np.testing.assert_array_equal(begin.normals(5, 3)[2:], rest.normals(3, 3))
+    np.testing.assert_array_equal(begin.uniforms(5, 3)[2:], rest.uniforms(3, 3))
+    np.testing.assert_array_equal(begin.gammas(shapes)[2:], rest.gammas(shapes[2:]))
+    far = TruncatedGamma(np.full(5, 400.0), np.full(5, 1.0), 0.5, 2.0)  # by rejection
+    some = TruncatedGamma(np.full(3, 400.0), np.full(3, 1.0), 0.5, 2.0)
+    np.testing.assert_array_equal(far.sample(begin)[2:], some.sample(rest))

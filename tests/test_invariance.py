@@ -14,7 +14,7 @@ import pytest
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.inference import sweep
+from bayesmf.inference import algorithm, sweep
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.kernels.side import draw_centred, draw_non_centred, store_grams
 from bayesmf.model import conditionals, joint
@@ -127,7 +127,7 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
     first, place = model.first_side, Draws(0).place()
     if form == "centred":
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sweep, "draw_centred", lambda *a: draw_centred(*a[:-3], False, *a[-2:]))
+            patch.setattr(sweep, "draw_centred", lambda *a: draw_centred(*a[:-4], False, *a[-3:]))
             sweep._draw_centred(model, mine, raters, me, sweep.Sampling(Draws(0)))
     else:
         precision = me.W_precision[first:, first:]
@@ -197,7 +197,7 @@ def turned(model, ratings, state, monkeypatch) -> list[str]:
     """
     new_model, new_state = transposed(model, state)
     data, new_data = Data.of(ratings, model), Data.of(ratings.T, new_model)
-    monkeypatch.setattr(sweep, "stream", lambda draws, side, *a: stream(draws, "user", *a))
+    monkeypatch.setattr(algorithm, "stream", lambda draws, side, *a: stream(draws, "user", *a))
     out = []
     for old, new in (("user", "item"), ("item", "user")):
         after = summary(new_model, new_data, new_state, new)

@@ -4,14 +4,17 @@ TYPE_CHECKING = False  # what type checkers take for True; typing itself takes l
 if TYPE_CHECKING:
     from bayesmf.data.ratings import Ratings
     from bayesmf.data.scale import Scale
+    from bayesmf.data.shards import Shards, shard
     from bayesmf.data.sources import load
     from bayesmf.data.split import Split, split
     from bayesmf.data.split_files import load_split, save_split
     from bayesmf.data.write import write
+    from bayesmf.engines.ray import Ray
     from bayesmf.errors import DataError
     from bayesmf.inference.fitted import load_model
     from bayesmf.inference.gibbs import Gibbs
     from bayesmf.inference.map import MAP
+    from bayesmf.inference.propagation import Propagation
     from bayesmf.inference.variational import Variational
     from bayesmf.model.spec import Hyper, Model
 
@@ -23,14 +26,18 @@ __all__ = [
     "Gibbs",
     "Hyper",
     "Model",
+    "Propagation",
     "Ratings",
+    "Ray",
     "Scale",
+    "Shards",
     "Split",
     "Variational",
     "load",
     "load_model",
     "load_split",
     "save_split",
+    "shard",
     "split",
     "write",
 ]
@@ -43,14 +50,18 @@ _HOMES = {
     "Gibbs": "inference.gibbs",
     "Hyper": "model.spec",
     "Model": "model.spec",
+    "Propagation": "inference.propagation",
     "Ratings": "data.ratings",
+    "Ray": "engines.ray",
     "Scale": "data.scale",
+    "Shards": "data.shards",
     "Split": "data.split",
     "Variational": "inference.variational",
     "load": "data.sources",
     "load_model": "inference.fitted",
     "load_split": "data.split_files",
     "save_split": "data.split_files",
+    "shard": "data.shards",
     "split": "data.split",
     "write": "data.write",
 }

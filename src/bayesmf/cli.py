@@ -95,6 +95,9 @@ def main() -> None:
     help="Of the split and of the draws.",
 )
 @click.option("--threads", type=int, help="The result does not depend on it.  [default: all]")
+@click.option("--engine", type=click.Choice(["threads", "ray"]), help="gibbs: where a sweep runs.")
+@click.option("--workers", type=int, help="ray: on this machine.  [default: one a core]")
+@click.option("--address", metavar="HOST:PORT", help="ray: a cluster that is running.")
 @click.option("--budget", type=float, metavar="SECONDS",
               help="Stop in time; a MAP start with --checkpoint is finished first.")  # fmt: skip
 @click.option(
@@ -148,30 +151,21 @@ def fit(
     with leaving_at_once():
         from bayesmf import cli_fit
         from bayesmf.atomic import check_folder
-        from bayesmf.data.split import carve
 
     replaces = cli_fit.is_fit if overwrite else None
     if out is not None:
         check_folder(out, replaces)
     chosen = cli_fit.model_of(model, rank, side_of, side_power, precision, bounds, prior, bias)
+    rest["engine"] = cli_fit.engine_of(**{key: rest.pop(key) for key in cli_fit.PLACES})
     reading = {key: rest.pop(key) for key in list(rest) if key not in cli_fit.SETTINGS}
     algorithm = cli_fit.algorithm_of(inference, chosen, seed, threads, rest)
     options: dict[str, Any] = {"start": start, "patience": patience, "budget": budget}
     if inference == "map" and start is not None:
         raise DataError("--start is for --inference gibbs and vi; leave it out")
     options.update(cli_fit.saving(inference, checkpoint, checkpoint_every, resume))
-    ratings = bayesmf.load(data, **reading)
-    if holdout == "none":
-        train, test = ratings.drop_unused(), None
-        held: dict[str, Any] = {"protocol": "none", "train": len(train)}
-    else:
-        cut = bayesmf.split(ratings, holdout, seed)  # type: ignore[arg-type]
-        train, test = cut
-        held = cut.describe()
-    judge = None
-    if validation is not None:
-        train, judge = carve(train, validation, seed)
-        held = {**held, "train": len(train), "validation": len(judge)}
+    train, test, judge, held = cli_fit.parts_of(data, reading, holdout, validation, seed)
+    if with_ratings and not isinstance(train, bayesmf.Ratings):
+        raise DataError("--with-ratings is not for shards, which are not in memory; leave it out")
     done = cli_fit.fit_with_progress(
         algorithm, train, test, quiet, validation=judge,
         **{key: value for key, value in options.items() if value is not None},
@@ -224,5 +218,5 @@ def completion(shell: str) -> None:
 
 main.command()(DATA(reading_options(cli_study.study)))
 main.command()(cli_study.report)
-for command in (cli_data.data, cli_data.split, *cli_model.COMMANDS, *cli_judge.COMMANDS):
+for command in (*cli_data.COMMANDS, *cli_model.COMMANDS, *cli_judge.COMMANDS):
     main.add_command(command)

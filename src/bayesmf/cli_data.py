@@ -131,6 +131,28 @@ def _date(time: int) -> str:
 @click.command()
 @DATA
 @reading_options
+@click.option("--blocks", type=int, help="Of users, and of items.  [default: 16]")
+@click.option("--rank", type=int, help="That the blocks are balanced for.  [default: 20]")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+def shard(data: str, out: Path, blocks: int | None, rank: int | None, **reading: Any) -> None:
+    """Cut DATA into blocks of users and of items that `fit --engine ray` reads one by one.
+
+    Example: bayesmf shard ml-1m --out ml-1m-shards
+    """
+    with leaving_at_once():
+        from bayesmf.atomic import check_folder
+        from bayesmf.data.shards import shard as write
+
+    check_folder(out, None)
+    given = {key: value for key, value in (("blocks", blocks), ("rank", rank)) if value is not None}
+    made = write(bayesmf.load(data, **reading).drop_unused(), out, **given)
+    click.echo(f"{len(made):,} ratings in {len(made.by_user.spans)} blocks of users and "
+               f"{len(made.by_item.spans)} of items; written to {out}")  # fmt: skip
+
+
+@click.command()
+@DATA
+@reading_options
 @click.option("--protocol", type=click.Choice(["paper", "random", "kfold", "cold-start", "time"]),
               default="paper", show_default=True, help="How to cut.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1),
@@ -193,3 +215,6 @@ def split(
             f"{fact['test_items_not_in_train']:,} items of the test are not in training"
         )
     click.echo(f"written to {out}")
+
+
+COMMANDS = (data, split, shard)

@@ -13,6 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import bayesmf
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import FACTS, Shards
+from bayesmf.data.split import carve
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.map import MAP
@@ -58,6 +61,7 @@ SETTINGS = {  # option: (algorithm, its field)
     "thin": {"gibbs": "thin"},
     "chains": {"gibbs": "chains"},
     "side_form": {"gibbs": "form"},
+    "engine": {"gibbs": "engine"},
     "prior_scale": {"vi": "prior"},
     "moments": {"vi": "moments"},
     "clamp": {"vi": "clamp"},
@@ -80,6 +84,48 @@ def algorithm_of(
         fields[SETTINGS[option][name]] = value
     kinds: dict[str, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
     return kinds[name](model, seed=seed, threads=threads, **fields)
+
+
+PLACES = ("engine", "workers", "address")
+
+
+def engine_of(engine: str | None, workers: int | None, address: str | None) -> Any:
+    """Where a sweep is to run; None is for threads."""
+    if engine == "ray":
+        from bayesmf.engines.ray import Ray
+
+        return Ray(address, workers)
+    for option, value in (("--workers", workers), ("--address", address)):
+        if value is not None:
+            raise DataError(f"{option} is for --engine ray; leave it out")
+    return engine
+
+
+def parts_of(
+    data: str, reading: dict[str, Any], holdout: str, validation: float | None, seed: int
+) -> tuple[Any, Ratings | None, Ratings | None, dict[str, Any]]:
+    """Training, test and validation ratings, and how they were cut."""
+    test = judge = None
+    if (Path(data) / FACTS).is_file():
+        if holdout != "none" or validation is not None:
+            raise DataError(
+                f"{data} holds shards, which are fitted as they are: say --holdout none, and leave "
+                "--validation out"
+            )
+        train: Any = Shards.open(data)
+        return train, None, None, {"protocol": "none", "train": len(train)}
+    ratings = bayesmf.load(data, **reading)
+    if holdout == "none":
+        train = ratings.drop_unused()
+        held: dict[str, Any] = {"protocol": "none", "train": len(train)}
+    else:
+        cut = bayesmf.split(ratings, holdout, seed)  # type: ignore[arg-type]
+        train, test = cut
+        held = cut.describe()
+    if validation is not None:
+        train, judge = carve(train, validation, seed)
+        held = {**held, "train": len(train), "validation": len(judge)}
+    return train, test, judge, held
 
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -241,7 +287,7 @@ def is_fit(folder: Path) -> bool:
 def facts_of(name: str, algorithm: Any, fit: Any, holdout: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of a fit."""
     settings = {key: value for key, value in vars(algorithm).items()
-                if key not in ("model", "threads")}  # fmt: skip
+                if key not in ("model", "threads", "engine")}  # fmt: skip
     facts: dict[str, Any] = {
         "test_rmse": fit.test_rmse,
         "sweeps": fit.sweeps,

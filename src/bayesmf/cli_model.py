@@ -248,7 +248,7 @@ def fold_in(
     anew = f", {facts['known anew']:,} known anew" if facts["known anew"] else ""
     left = (f"; {facts['left out']:,} ratings of {other}s that the model does not know were left "
             "out" if facts["left out"] else "")  # fmt: skip
-    click.echo(f"{new:,} new {side}s{anew}{left}; written to {out}")
+    click.echo(f"{new:,} new {side}{'' if new == 1 else 's'}{anew}{left}; written to {out}")
 
 
 COMMANDS = (predict, recommend, fold_in)

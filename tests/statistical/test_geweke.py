@@ -12,7 +12,7 @@ import copy
 import numpy as np
 import pytest
 
-from bayesmf.inference import sweep as sweeping
+from bayesmf.inference import algorithm
 from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.model.state import Data
 from bayesmf.prob.draws import Draws
@@ -62,12 +62,12 @@ def test_thorough(name, form):
 
 def reused_counter(monkeypatch):
     """The same random numbers in every sweep of a replicate."""
-    right = sweeping.stream
+    right = algorithm.stream
 
     def stream(draws, *rest):
         return right(Draws(draws.seed, draws.chain, draws.sweep // ROUNDS), *rest)
 
-    monkeypatch.setattr(sweeping, "stream", stream)
+    monkeypatch.setattr(algorithm, "stream", stream)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.inference.sweep import Covariances
+from bayesmf.inference.algorithm import Covariances
 from bayesmf.model.conditionals import second_moments
 from bayesmf.model.spec import Group, Model
 from bayesmf.model.state import Data, Name, Side, SideData, State

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import WATCHED, Shards
+from bayesmf.engines.resident import ResidentData
 from bayesmf.inference.kept import Kept
+from bayesmf.inference.resident import resident_start, resident_sweep
 from bayesmf.inference.run import Patience, Progress
 from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.inference.target import Target
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from bayesmf.inference.gibbs import Gibbs
 
 Array = NDArray[np.float64]
-WATCHED = 16  # predictions whose traces are kept for the diagnostics
 
 
 class Chains:
@@ -30,14 +32,15 @@ class Chains:
     """
 
     def __init__(
-        self, sampler: Gibbs, train: Ratings, test: Ratings | None, validation: Ratings | None,
-        patience: int, kept: Kept, each: int,
+        self, sampler: Gibbs, data: Data, train: Ratings | Shards, test: Ratings | None,
+        validation: Ratings | None, patience: int, kept: Kept, each: int,
     ) -> None:  # fmt: skip
         self.sampler, self.patience, self.kept, self.each = sampler, patience, kept, each
-        self.data = Data.of(train, sampler.model)
+        self.data = data
         self.target = Target(test, self.data) if test is not None and len(test) else None
         self.judge = Target(validation, self.data) if validation is not None else None
-        self.watched = Target(train, self.data, WATCHED)
+        some = train if isinstance(train, Ratings) else train.sample
+        self.watched = Target(some, self.data, WATCHED)
         self.states: list[State] = []
         self.traces: list[dict[str, list[float]]] = []  # by chain
         self.curve: list[float] = []
@@ -72,7 +75,10 @@ class Chains:
             self._begin(start)
         sampler, state, chain = self.sampler, self.states[-1], len(self.states) - 1
         draws = Draws(sampler.seed, chain, state.sweep + 1)
-        gibbs_sweep(sampler.model, self.data, state, draws, sampler.form)
+        if isinstance(self.data, ResidentData):
+            resident_sweep(sampler.model, self.data, state, draws)
+        else:
+            gibbs_sweep(sampler.model, self.data, state, draws, sampler.form)
         _record(self.traces[-1], state, self.watched.predict(state))
         after = self.done[-1] - 1 - sampler.burn_in
         averaged = after >= 0 and after % sampler.thin == 0
@@ -88,15 +94,25 @@ class Chains:
             self.resting = True
         if self.done[-1] == sampler.sweeps:
             self.resting = True
+        if self.resting:
+            self.settle()
         self.whole = True
+
+    def settle(self) -> None:
+        """Bring all of the last state here, wherever an engine keeps it."""
+        state = self.states[-1]
+        state.user, state.item = state.user.plain(), state.item.plain()
 
     def _begin(self, start: State | Literal["random"]) -> None:
         model, seed = self.sampler.model, self.sampler.seed
-        self.states.append(
-            random_start(model, self.data, seed, len(self.states))
-            if start == "random"
-            else checked_start(start, model, self.data)
-        )
+        chain = len(self.states)
+        if start != "random":
+            state = checked_start(start, model, self.data)
+        elif isinstance(self.data, ResidentData):
+            state = resident_start(model, self.data, seed, chain)
+        else:
+            state = random_start(model, self.data, seed, chain)
+        self.states.append(state)
         self.traces.append({})
         self.waiting = Patience(self.patience)
         self.resting = False

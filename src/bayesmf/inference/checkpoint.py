@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 import bayesmf
 from bayesmf.atomic import locked, whole_file
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import Shards
+from bayesmf.engines.resident import ResidentData
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.run import Clock
@@ -39,15 +41,18 @@ STALE = re.compile(rf"\.({OURS.pattern})\..*")  # what a killed process was writ
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def describe(run: Chains, start: object, parts: Mapping[str, Ratings | None]) -> dict[str, Any]:
+def describe(
+    run: Chains, start: object, parts: Mapping[str, Ratings | Shards | None]
+) -> dict[str, Any]:
     """All that decides the bits of a run; threads do not."""
     settings = {key: value for key, value in vars(run.sampler).items()
-                if key not in ("model", "threads")}  # fmt: skip
+                if key not in ("model", "threads", "engine")}  # fmt: skip
     told = {
         "version": bayesmf.__version__,
         "model": asdict(run.sampler.model),
         **settings,
         "keep": run.each,
+        "resident": run.data.spans if isinstance(run.data, ResidentData) else None,
         "start": _sum(_packed(to_arrays(start))) if isinstance(start, State) else str(start),
         "patience": None if run.judge is None else run.patience,
         "ratings": {name: None if part is None else part.fingerprint()
@@ -189,6 +194,8 @@ class Checkpoint:
                     what = f"other {name.removeprefix('ratings.')} ratings"
                 elif name == "start":
                     what = "another start"
+                elif name == "resident":
+                    what = "users in other blocks (Ray's resident, blocks)"
                 raise DataError(
                     f"{self.folder} holds the checkpoint of a run with {what}; resume with what "
                     "it began with, or choose another folder"

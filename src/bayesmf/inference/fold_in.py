@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.inference.algorithm import Sampling
 from bayesmf.inference.modes import Modes
-from bayesmf.inference.sweep import Sampling, update_rows
+from bayesmf.inference.sweep import update_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model

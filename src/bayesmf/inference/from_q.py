@@ -33,9 +33,9 @@ def draws_from(
     out["tau"] = np.array([tau.sample(d.of(FIRST)) for d in draws], np.float32)
     for number, name in enumerate(("user", "item")):
         q, stream = beliefs[name], FIRST + 1 + 4 * number
-        _spread(out[f"{name}.x"], q.cov.total, draws, stream)
+        scatter(out[f"{name}.x"], q.cov.total, draws, stream)
         if len(q.cov.W):
-            _spread(out[f"{name}.W"], q.cov.W, draws, stream + 1, model.first_side)
+            scatter(out[f"{name}.W"], q.cov.W, draws, stream + 1, model.first_side)
         if q.noise is not None:
             out[f"{name}.noise"] = np.array(
                 [q.noise.sample(d.of(stream + 2)) for d in draws], np.float32
@@ -43,7 +43,7 @@ def draws_from(
     return out
 
 
-def _spread(
+def scatter(
     values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], stream: int,
     first: int = 0,
 ) -> None:  # fmt: skip

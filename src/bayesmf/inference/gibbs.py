@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from bayesmf.atomic import whole_folder
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import Shards
+from bayesmf.engines.ray import Engine, engine_of
 from bayesmf.errors import DataError
+from bayesmf.inference.algorithm import Form
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe, opened
 from bayesmf.inference.fitted import Fitted
@@ -28,10 +31,9 @@ from bayesmf.inference.run import (
     sweep_first,
     using,
 )
-from bayesmf.inference.sweep import Form
 from bayesmf.inference.target import Moments
 from bayesmf.model.spec import Model
-from bayesmf.model.state import State, checked_start
+from bayesmf.model.state import Data, State, checked_start
 
 Array = NDArray[np.float64]
 KEPT = 100
@@ -77,7 +79,7 @@ class Gibbs:
     are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly spaced after
     the burn-in, are kept as float32 to predict from: 100 of all chains together unless given, fewer
     if they would take more than half a gigabyte. The same seed gives the same bits on any number of
-    threads.
+    threads, and with ``engine="ray"`` on any number of workers and machines; ``Ray`` says which.
     """
 
     model: Model = field(default_factory=Model.best)
@@ -89,6 +91,7 @@ class Gibbs:
     form: Form = "centred"  # how side features are drawn
     threads: int | None = None  # None: all
     keep: int | None = None  # draws of each chain to predict from; 0: none
+    engine: Engine = "threads"  # where a sweep runs
 
     def __post_init__(self) -> None:
         if not 0 <= self.burn_in < self.sweeps:
@@ -103,10 +106,26 @@ class Gibbs:
                 "burn-in"
             )
         check_threads(self.threads)
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        engine = engine_of(self.engine)
+        if engine is None:
+            return
+        if self.form != "centred" or self.model.features == "side-only":
+            raise DataError(
+                "side features that are not centred are drawn by one process alone; choose "
+                "engine='threads'"
+            )
+        if engine.resident and self.model.features not in ("none", "user-item"):
+            raise DataError(
+                f"features={self.model.features!r}: side features need all users in one place; "
+                "choose Ray(resident=False), or features='user-item'"
+            )
 
     def fit(
         self,
-        train: Ratings,
+        train: Ratings | Shards,
         test: Ratings | None = None,
         *,
         start: State | Literal["random", "map"] = "random",
@@ -144,7 +163,8 @@ class Gibbs:
             each = self.kept(train)
             kept = Kept(self.chains * each, folder)
             clock = Clock(callbacks, budget)
-            run = Chains(self, train, test, validation, patience, kept, each)
+            data = stack.enter_context(self._placed(train))
+            run = Chains(self, data, train, test, validation, patience, kept, each)
             if checkpoint is not None:
                 parts = {"training": train, "test": test, "validation": validation}
                 told = describe(run, start, parts)
@@ -153,6 +173,8 @@ class Gibbs:
             elif resume:
                 raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
             if start == "map":
+                if not isinstance(train, Ratings):
+                    raise DataError("start='map' needs all ratings in memory; begin at 'random'")
                 start, saved = self._estimate(train, validation, clock, saved)
             if start != "random":
                 start = checked_start(start, self.model, run.data)
@@ -166,7 +188,16 @@ class Gibbs:
             fit.threads = self.threads
         return fit
 
-    def kept(self, train: Ratings) -> int:
+    def _placed(self, train: Ratings | Shards) -> contextlib.AbstractContextManager[Data]:
+        """The ratings where the engine wants them."""
+        engine = engine_of(self.engine)
+        if engine is None:
+            if not isinstance(train, Ratings):
+                raise DataError(f"{train.folder} holds shards; fit them with engine='ray'")
+            return contextlib.nullcontext(Data.of(train, self.model))
+        return engine.place(train, self.model)
+
+    def kept(self, train: Ratings | Shards) -> int:
         """Draws to keep of each chain."""
         if self.keep is not None:
             return self.keep
@@ -213,6 +244,7 @@ class Gibbs:
         done = run.done
         if not done:
             raise KeyboardInterrupt
+        run.settle()
         # a chain that has only begun does not cut the others short
         enough = self.burn_in if max(done) > self.burn_in else 0
         shortest = min(n for n in done if n > enough)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesmf.inference.sweep import Covariances, Form
+from bayesmf.inference.algorithm import Covariances, Form
 from bayesmf.kernels.philox import Place
 from bayesmf.model.state import Name
 from bayesmf.prob.draws import Draws

@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
+from bayesmf.data.shards import Shards
 from bayesmf.errors import DataError
 from bayesmf.inference.joined import joined
 from bayesmf.kernels.reduce import predict
@@ -65,7 +66,7 @@ class Posterior:
 
     @classmethod
     def of(
-        cls, model: Model, train: Ratings, draws: Mapping[str, NDArray[np.float32]],
+        cls, model: Model, train: Ratings | Shards, draws: Mapping[str, NDArray[np.float32]],
         centre: State | None = None,
     ) -> Posterior:  # fmt: skip
         """Of a fit to some ratings."""
@@ -73,7 +74,8 @@ class Posterior:
         if centre is not None:
             point = {name: values[0] for name, values in draws_of(centre).items()}
         return cls(model, train.users, train.items, train.scale, train.mean, draws,
-                   train.by_user.counts, train.by_item.counts, point, train)  # fmt: skip
+                   train.by_user.counts, train.by_item.counts, point,
+                   train if isinstance(train, Ratings) else None)  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.draws["tau"])
@@ -242,7 +244,7 @@ class Posterior:
         return joined(self, side, mine, Data.of(given, self.model, self.mean), seed)
 
 
-def affordable(model: Model, train: Ratings, most: int) -> int:
+def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     """How many draws fit into half a gigabyte: at most so many, and at least a tenth of it."""
     W = model.has_side("user") * train.n_items + model.has_side("item") * train.n_users
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.inference.sweep import Covariances
+from bayesmf.inference.algorithm import Covariances
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.state import State
 

@@ -14,6 +14,7 @@ import numba
 from threadpoolctl import threadpool_limits
 
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.shards import Shards
 from bayesmf.errors import DataError
 from bayesmf.model.state import State
 
@@ -84,7 +85,7 @@ Callback = Callable[[Progress], bool | None]
 """Called after every sweep; returning True ends the run with what there is."""
 
 
-def check_parts(train: Ratings, **parts: Ratings | None) -> None:
+def check_parts(train: Ratings | Shards, **parts: Ratings | None) -> None:
     """Refuse test or validation ratings that number users or items in another way."""
     for name, part in parts.items():
         if part is None:

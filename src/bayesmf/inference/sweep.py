@@ -5,13 +5,11 @@ The sweep is the same for every algorithm; an ``Algorithm`` says what it takes f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from bayesmf.inference.algorithm import NO_VALUES, Algorithm, Covariances, Form, Sampling
 from bayesmf.inference.side_mean import move_to_mean
 from bayesmf.kernels.philox import Place, normals
 from bayesmf.kernels.rows import Known, Prior, draw_rows
@@ -26,72 +24,11 @@ from bayesmf.kernels.side import (
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Data, Name, Side, SideData, State, refresh_offset, stream
+from bayesmf.model.state import Data, Name, Side, SideData, State, refresh_offset
+from bayesmf.prob.distributions import NormalWishart
 from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
-Form = Literal["centred", "non-centred", "interwoven"]
-NO_VALUES: Array = np.empty(0)
-
-
-@dataclass
-class Covariances:
-    """How uncertain the rows of one side are: lower triangles, row by row; empty for points."""
-
-    own: Array = field(default_factory=lambda: POINTS)  # of the row apart from its offset
-    logdet: Array = field(default_factory=lambda: NO_VALUES)  # of own
-    offset: Array = field(default_factory=lambda: POINTS)  # of the offset
-    total: Array = field(default_factory=lambda: POINTS)  # of the row
-    W: Array = field(default_factory=lambda: POINTS)
-    W_logdet: Array = field(default_factory=lambda: NO_VALUES)
-
-
-class Algorithm(Protocol):
-    """What is taken from each conditional: a draw, the moments or the mode."""
-
-    sample: bool
-    form: Form
-
-    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
-        """The value to go on with."""
-
-    def place(self, side: Name, what: str) -> Place:
-        """The random numbers of a kernel."""
-
-    def covariances(self, side: Name) -> Covariances:
-        """Where the rows' covariances are kept, if they are."""
-
-    def known(self, side: Name) -> Covariances:
-        """What the updates of other blocks see of them."""
-
-    def updated(self, what: str) -> None:
-        """Called after each block."""
-
-
-@dataclass
-class Sampling:
-    """Gibbs: from every conditional a draw."""
-
-    draws: Draws
-    form: Form = "centred"
-    sample: bool = True
-
-    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
-        """A draw."""
-        return conditional.sample(stream(self.draws, side, what, group))
-
-    def place(self, side: Name, what: str) -> Place:
-        """The random numbers of a kernel."""
-        return stream(self.draws, side, what).place()
-
-    def covariances(self, side: Name) -> Covariances:
-        """A draw is a point."""
-        return Covariances()
-
-    known = covariances
-
-    def updated(self, what: str) -> None:
-        """Nothing to do."""
 
 
 def gibbs_sweep(model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
@@ -113,11 +50,25 @@ def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float
             update_side(model, mine, other, me, others, state, algorithm)
         update_hyper(model, mine, me, algorithm)
         errors = update_rows(model, mine, me, others, state, algorithm)
-        if model.precision != "constant":
-            conditional = conditionals.noise(model, mine.counts, errors, state.tau)
-            me.noise = algorithm.take(mine.name, "noise", conditional)
-            algorithm.updated(f"{mine.name} noise")
+        update_noise(model, mine, me, errors, state, algorithm)
     # what is left behind by the items, who come last: sum_i alpha_i e_ij^2 for each item j
+    return update_tau(model, data, errors, state, algorithm)
+
+
+def update_noise(
+    model: Model, data: SideData, me: Side, errors: Array, state: State, algorithm: Algorithm
+) -> None:
+    """The rows' precisions, if they are not constant."""
+    if model.precision != "constant":
+        conditional = conditionals.noise(model, data.counts, errors, state.tau)
+        me.noise = algorithm.take(data.name, "noise", conditional)
+        algorithm.updated(f"{data.name} noise")
+
+
+def update_tau(
+    model: Model, data: Data, errors: Array, state: State, algorithm: Algorithm
+) -> float:
+    """The global precision, which ends a sweep; ``errors`` are sum_i alpha_i e_ij^2 of item j."""
     total = float(state.item.noise @ errors)
     state.tau = float(algorithm.take(None, "tau", conditionals.tau(model, data.size, total))[0])
     algorithm.updated("tau")
@@ -126,30 +77,64 @@ def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float
 
 
 def update_hyper(model: Model, data: SideData, me: Side, algorithm: Algorithm) -> None:
-    """mu and Lambda of the rows' own part, and the rows' Student-t scales."""
+    """mu and Lambda of the rows' own part, and the rows' Student-t scales.
+
+    Rows with priors of their own leave nothing to learn.
+    """
+    if data.priors is not None:
+        return
     cov = algorithm.known(data.name).own
     for number, group in enumerate(model.groups(data.name)):
-        columns = slice(group.first, group.end)
-        features = group.end > 1
         if group.hyper is None:
-            me.mean[columns] = model.hyper.bias_mean
-            me.precision[columns, columns] = model.hyper.bias_precision
+            fix_hyper(model, me, group)
         else:
-            weights = me.spread if features else np.ones(len(me.x))
-            conditional = conditionals.hyper(group, me.own, weights, cov)
-            mean, precision = algorithm.take(data.name, "hyper", conditional, number)
-            me.mean[columns], me.precision[columns, columns] = mean, precision
-            algorithm.updated(f"{data.name} hyper")
-            if features and model.prior == "student-t":
-                doubt = len(mean) / conditional.beta if len(cov) else 0.0
-                scale = conditionals.spread(model, me, group, cov, doubt)
-                me.spread = algorithm.take(data.name, "spread", scale)
-                algorithm.updated(f"{data.name} spread")
+            conditional = conditionals.hyper(group, me.own, weights_of(me.spread, group), cov)
+            take_hyper(data.name, me, group, number, conditional, algorithm)
+            doubt = len(conditional.mean) / conditional.beta if len(cov) else 0.0
+            update_spread(model, data.name, me, group, algorithm, cov, doubt)
+
+
+def weights_of(spread: Array, group: Group) -> Array:
+    """Of the rows in the moments of a group: Student-t scales are those of the features."""
+    return spread if group.end > 1 else np.ones(len(spread))
+
+
+def fix_hyper(model: Model, me: Side, group: Group) -> None:
+    """mu and Lambda of a group whose prior is fixed: the biases'."""
+    columns = slice(group.first, group.end)
+    me.mean[columns] = model.hyper.bias_mean
+    me.precision[columns, columns] = model.hyper.bias_precision
+
+
+def take_hyper(
+    side: Name, me: Side, group: Group, number: int, conditional: NormalWishart,
+    algorithm: Algorithm,
+) -> None:  # fmt: skip
+    """mu and Lambda of a group."""
+    columns = slice(group.first, group.end)
+    mean, precision = algorithm.take(side, "hyper", conditional, number)
+    me.mean[columns], me.precision[columns, columns] = mean, precision
+    algorithm.updated(f"{side} hyper")
+
+
+def update_spread(
+    model: Model, side: Name, me: Side, group: Group, algorithm: Algorithm, cov: Array = POINTS,
+    doubt: float = 0.0,
+) -> None:  # fmt: skip
+    """The rows' Student-t scales, if the model has them for this group."""
+    if group.end > 1 and model.prior == "student-t":
+        scale = conditionals.spread(model, me, group, cov, doubt)
+        me.spread = algorithm.take(side, "spread", scale)
+        algorithm.updated(f"{side} spread")
 
 
 def prior_of(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS) -> Prior:
     """The rows' prior as the kernel takes it: the features' group is the one that scales."""
     fixed, scaled = np.zeros((me.size, me.size)), np.zeros((me.size, me.size))
+    if data.priors is not None:
+        zero = np.zeros(me.size)
+        return Prior(fixed, scaled, zero, zero, me.spread, me.offset, offset_cov,
+                     data.priors.precision, data.priors.linear)  # fmt: skip
     for group in model.groups(data.name):
         columns = slice(group.first, group.end)
         target = scaled if group.end > 1 else fixed
@@ -174,14 +159,31 @@ def update_rows(
     place = algorithm.place(data.name, "rows")
     if model.features == "none" or model.has_own(data.name):
         prior = prior_of(model, data, me, cov.offset)
-        draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
-                  cov.own, cov.logdet, state.width())  # fmt: skip
+        if len(cov.own):
+            draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
+                      cov.own, cov.logdet, state.width())  # fmt: skip
+        else:
+            shared = (known, prior._replace(spread=None, offset=None), place, algorithm.sample,
+                      wanted, state.width())  # fmt: skip
+            me.x, errors = data.run(_rows, shared, (weight, prior.spread, prior.offset))
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
         _update_biases(data, me, known, weight, place, algorithm.sample, cov, errors, state)
     algorithm.updated(f"{data.name} rows")
     return errors
+
+
+def _rows(
+    data: SideData, known: Known, prior: Prior, place: Place, sample: bool, wanted: bool,
+    width: tuple[int, ...], weight: Array, spread: Array, offset: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Rows, and their squared errors if those are wanted."""
+    x = np.zeros((len(weight), len(width)))
+    errors = np.empty(len(weight) if wanted else 0)
+    draw_rows(data.observed, known, weight, prior._replace(spread=spread, offset=offset), place,
+              sample, x, errors, POINTS, NO_VALUES, width)  # fmt: skip
+    return x, errors
 
 
 def _update_biases(
@@ -258,6 +260,15 @@ def update_side(
     algorithm.updated(f"{data.name} W")
 
 
+def _strips(
+    raters: SideData, first: int, weight: Array, place: Place, sample: bool, scales: Array,
+    means: Array, residual: Array, W: Array,
+) -> tuple[Array]:  # fmt: skip
+    """W drawn anew; ``residual`` and ``W`` are changed."""
+    draw_centred(raters.observed, weight, scales, means, place, sample, residual, W, first)
+    return (W,)
+
+
 def _draw_centred(
     model: Model, data: SideData, raters: SideData, me: Side, algorithm: Algorithm
 ) -> None:
@@ -273,8 +284,7 @@ def _draw_centred(
     residual = (me.own[:, columns] - me.mean[columns]) / c[:, None]
     W = strips(me.W[:, columns] @ into)
     scales, means = strips(scale[None])[:, 0], strips((me.W_mean[columns] @ into)[None])[:, 0]
-    draw_centred(raters.observed, me.spread * c**2, scales, means,
-                 algorithm.place(data.name, "W"), algorithm.sample, strips(residual @ into),
-                 W)  # fmt: skip
+    shared = (me.spread * c**2, algorithm.place(data.name, "W"), algorithm.sample)
+    (W,) = raters.run_strips(_strips, shared, (scales, means, strips(residual @ into), W))
     flat = W.transpose(1, 0, 2).reshape(len(me.W), -1)[:, : len(scale)]
     me.W[:, columns] = flat @ B.T

@@ -51,14 +51,19 @@ class Target:
         if most is not None and len(ratings) > most:
             keep = slice(None, None, -(-len(ratings) // most))
         self.user, self.item = rows.row_index[keep], rows.index[keep]
+        self.users, self._row = np.unique(self.user, return_inverse=True)
         self.values = np.asarray(rows.values[keep], float)
         self.mean = data.mean
         self.moments = Moments(*np.zeros((3, len(self.values))))
 
     def predict(self, state: State) -> Array:
         """At one state."""
+        return self._predict(state.user.at(self.users)[0], state)
+
+    def _predict(self, x: Array, state: State) -> Array:
+        """From the rows of ``users``."""
         out = np.empty(len(self.values))
-        predict(self.user, self.item, state.user.x, state.item.x, self.mean, out)
+        predict(self._row, self.item, x, state.item.x, self.mean, out)
         return out
 
     def error(self, state: State) -> float:
@@ -67,9 +72,10 @@ class Target:
 
     def take(self, state: State, kept: bool) -> float:
         """Predict, average if the draw is kept, and return the error of the average so far."""
-        draw = self.predict(state)
+        x, noise = state.user.at(self.users)
+        draw = self._predict(x, state)
         if kept:
-            precision = state.tau * state.user.noise[self.user] * state.item.noise[self.item]
+            precision = state.tau * noise[self._row] * state.item.noise[self.item]
             self.moments.add(draw, 1 / precision)
         mean = self.moments.mean if self.moments.count else draw
         return float(np.sqrt(np.mean((mean - self.values) ** 2)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.inference.algorithm import Covariances, Form
 from bayesmf.inference.bound import Beliefs, lower_bound
 from bayesmf.inference.fitted import Fitted
 from bayesmf.inference.from_q import draws_from
@@ -29,7 +30,7 @@ from bayesmf.inference.run import (
     record,
     using,
 )
-from bayesmf.inference.sweep import Covariances, Form, sweep
+from bayesmf.inference.sweep import sweep
 from bayesmf.inference.target import Target
 from bayesmf.kernels.philox import Place
 from bayesmf.kernels.rows import Known

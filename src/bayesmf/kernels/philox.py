@@ -232,7 +232,7 @@ def normals(place, first_row, out):
 
 
 @serial
-def gammas(place, shapes, out):
+def gammas(place, first_row, shapes, out):
     """One standard Gamma draw a row (Marsaglia & Tsang 2000), by rejection within the row.
 
     A shape below 1 is drawn one higher and scaled by a uniform's power.
@@ -244,7 +244,7 @@ def gammas(place, shapes, out):
         c = 1.0 / np.sqrt(9.0 * d)
         number = 1
         while True:
-            first, second = bits(place, r, number)
+            first, second = bits(place, first_row + r, number)
             number += 1
             x = normal_quantile(to_unit(first))
             v = (1.0 + c * x) ** 3
@@ -252,5 +252,5 @@ def gammas(place, shapes, out):
                 break
         value = d * v
         if shape < 1.0:
-            value *= to_unit(bits(place, r, 0)[0]) ** (1.0 / shape)
+            value *= to_unit(bits(place, first_row + r, 0)[0]) ** (1.0 / shape)
         out[r] = value

@@ -17,6 +17,7 @@ from bayesmf.kernels.lanes import cholesky, inverse, solve_and_draw
 from bayesmf.kernels.philox import fill_normal
 
 TASK = 8  # batches that share their scratch memory
+NO_ROWS = np.empty((0, 0))
 
 
 class Observed(NamedTuple):
@@ -27,6 +28,7 @@ class Observed(NamedTuple):
     values: Any
     mean: float
     order: Any  # rows of similar length side by side, -1 where a batch is not full
+    first: int = 0  # the number, among all rows of the side, of the first that is here
 
 
 class Known(NamedTuple):
@@ -38,7 +40,11 @@ class Known(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Row i ~ N(mean, fixed + spread_i scaled), given by precision and linear term."""
+    """Row i ~ N(mean, fixed + spread_i scaled), given by precision and linear term.
+
+    ``own`` and ``own_linear``, if they have rows, are added to those: what is known beforehand of
+    each row by itself.
+    """
 
     fixed: Any
     scaled: Any
@@ -47,6 +53,8 @@ class Prior(NamedTuple):
     spread: Any
     offset: Any  # added to the mean of row i under ``scaled``; no rows if there is none
     offset_cov: Any  # its covariance, if it is known in moments
+    own: Any = NO_ROWS  # lower triangles row by row
+    own_linear: Any = NO_ROWS
 
 
 def batches(counts: Any) -> Any:
@@ -86,8 +94,9 @@ def add_spread(A, C, squares, size):
 def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, logdets, width):
     """For each row i, x_i = (bias_i, S_i) from its conditional, or its mean if not ``sample``.
 
-    precision  fixed + spread_i scaled + weight_i A_i
-    linear     linear_fixed + spread_i (linear_scaled + scaled offset_i) + weight_i h_i
+    precision  fixed + spread_i scaled + own_i + weight_i A_i
+    linear     linear_fixed + spread_i (linear_scaled + scaled offset_i) + own_linear_i
+               + weight_i h_i
 
     with (A_i, h_i) from ``gram``, and from ``add_covariances`` if the other side is moments. Arrays
     that have rows receive more: ``errors`` sum_j w_j (r_ij - fitted)^2, or its mean; ``covs`` the
@@ -125,6 +134,13 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
                     x[a, lane] = prior.linear_fixed[a] + s * prior.linear_scaled[a] + w * linear
                     for b in range(a + 1):
                         Q[a, b, lane] = prior.fixed[a, b] + s * prior.scaled[a, b] + w * sums[a, b]
+                if len(prior.own):
+                    cell = 0
+                    for a in range(size):
+                        x[a, lane] += prior.own_linear[row, a]
+                        for b in range(a + 1):
+                            Q[a, b, lane] += prior.own[row, cell]
+                            cell += 1
                 if len(prior.offset):
                     draws[:] = 0.0
                     for b in range(size):
@@ -133,7 +149,7 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
                     for a in range(size):
                         x[a, lane] += s * draws[a]
                 if sample:
-                    fill_normal(place, row, draws)
+                    fill_normal(place, observed.first + row, draws)
                     for a in range(size):
                         noise[a, lane] = draws[a]
                 if len(errors):

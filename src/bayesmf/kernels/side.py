@@ -97,7 +97,7 @@ def offsets(observed, W, c, out):
 
 
 @parallel
-def draw_centred(raters, weight, scale, mean, place, sample, residual, W):
+def draw_centred(raters, weight, scale, mean, place, sample, residual, W, from_strip):
     """Every W_k in turn given the rows' own values S, in coordinates that decouple its columns.
 
     There W_k ~ N(mean, 1) and row i's residual f_i = (S_i - mu - offset_i) / c_i has precision
@@ -107,7 +107,8 @@ def draw_centred(raters, weight, scale, mean, place, sample, residual, W):
     linear     mean_a + scale_a (sum_i weight_i f_i + q_k W_k)
     after      f_i -= new W_k - old W_k
 
-    sums over the rows i in ``raters`` of k. ``residual`` and ``W`` are (strip, row, column).
+    sums over the rows i in ``raters`` of k. ``residual`` and ``W`` are (strip, row, column), and
+    ``from_strip`` is the number of the first strip that is here.
     """
     sums = np.empty(W.shape[1])
     for k in prange(W.shape[1]):
@@ -127,7 +128,7 @@ def draw_centred(raters, weight, scale, mean, place, sample, residual, W):
                 linear = mean[strip, a] + scale[strip, a] * (total[a] + q * mine[k, a])
                 new = linear / precision
                 if sample:
-                    number = strip * COLUMNS + a
+                    number = (from_strip + strip) * COLUMNS + a
                     first, second = bits(place, k, number // 2)
                     word = second if number % 2 else first
                     new += normal_quantile(to_unit(word)) / np.sqrt(precision)
@@ -234,7 +235,7 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
             fill_normal(place, k, draws)
         else:
             draws[:] = 0.0
-        _solve_one(P, step, draws, size)
+        solve_one(P, step, draws, size)
         for a in range(size):
             new = step[a]
             step[a] = new - W[k, first + a]
@@ -251,7 +252,7 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
 
 
 @serial
-def _solve_one(Q, x, noise, size):
+def solve_one(Q, x, noise, size):
     """x becomes Q^-1 x + L^-T noise; the lower triangle of Q becomes L."""
     for j in range(size):
         for i in range(j, size):

@@ -98,12 +98,15 @@ def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
     precision  P_i + alpha_i tau sum_j beta_j z_j z_j',           z_j = (1, T_j)
     linear     P_i (mu + offset_i) + alpha_i tau sum_j beta_j z_j (r_ij - eta_j)
 
-    where P_i is Lambda, with its features' part times the Student-t scale of row i.
+    where P_i is Lambda, with its features' part times the Student-t scale of row i; or, if the row
+    has a prior of its own, P_i and P_i mu are those of that.
     """
     me, other = state.sides(data.name)
-    prior = row_precision(me, i, model, data)
-    mean = me.mean + (me.offset[i] if len(me.offset) else 0.0)
-    precision, linear = prior.copy(), prior @ mean
+    if data.priors is not None:
+        precision, linear = unpack(data.priors.precision[i]), data.priors.linear[i].copy()
+    else:
+        precision = row_precision(me, i, model, data)
+        linear = precision @ (me.mean + (me.offset[i] if len(me.offset) else 0.0))
     for j, r in rated(data, i):
         z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
         weight = state.tau * me.noise[i] * other.noise[j]

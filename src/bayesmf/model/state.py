@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.ratings import Ratings
+from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Observed, batches
@@ -20,6 +20,16 @@ from bayesmf.prob.draws import Draws
 
 Array = NDArray[np.float64]
 Name = Literal["user", "item"]
+Values = tuple[Any, ...]
+Work = Callable[..., tuple[Array, ...]]
+
+
+@dataclass(frozen=True)
+class RowPriors:
+    """A Gaussian for each row, known beforehand: x_i ~ N(P_i^-1 h_i, P_i)."""
+
+    precision: Array  # P_i, lower triangles row by row
+    linear: Array  # h_i = P_i times the mean
 
 
 @dataclass(frozen=True)
@@ -27,15 +37,36 @@ class SideData:
     """The ratings by the rows of one side; an item is a user of the transposed data."""
 
     name: Name
-    observed: Observed
+    observed: Any  # Observed; an engine may keep it elsewhere
     counts: NDArray[np.int64]
     power: float
+    priors: RowPriors | None = None  # in place of the hierarchical prior, which learns
 
     @property
     def shrink(self) -> Array:
         """c_i = n_i^-p, and 0 for a row without ratings."""
         n = np.maximum(self.counts, 1).astype(float)
         return np.where(self.counts > 0, n**-self.power, 0.0)
+
+    def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
+        """Arrays with an entry for each row: work(self, *shared, *by_row).
+
+        ``by_row`` are arrays with an entry for each row. What comes out for a row may not depend on
+        the others, so that another engine may do the work in parts of the rows.
+        """
+        return work(self, *shared, *by_row)
+
+    def run_strips(self, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
+        """The same for strips of columns: work(self, first strip, *shared, *by_strip)."""
+        return work(self, 0, *shared, *by_strip)
+
+
+def side_data(name: Name, rows: Rows, mean: float, power: float, first: int = 0) -> SideData:
+    """Rows of one side, of which ``first`` is the number of the first."""
+    order = batches(rows.counts)
+    order.flags.writeable = False  # as the ratings are: the kernels are compiled for that
+    observed = Observed(rows.starts, rows.index, rows.values, mean, order, first)
+    return SideData(name, observed, rows.counts, power)
 
 
 @dataclass(frozen=True)
@@ -54,9 +85,7 @@ class Data:
         sides: list[SideData] = []
         names: tuple[Name, Name] = ("user", "item")
         for name, rows in zip(names, (ratings.by_user, ratings.by_item), strict=True):
-            order = batches(rows.counts)
-            observed = Observed(rows.starts, rows.index, rows.values, mean, order)
-            sides.append(SideData(name, observed, rows.counts, model.side_power))
+            sides.append(side_data(name, rows, mean, model.side_power))
         return cls(sides[0], sides[1], mean, len(ratings))
 
 
@@ -85,6 +114,14 @@ class Side:
         values = self.x[:, : self.size]
         return values - self.offset if len(self.offset) else values
 
+    def at(self, rows: NDArray[Any]) -> tuple[Array, Array]:
+        """x and noise of some rows, whose numbers ascend."""
+        return self.x[rows], self.noise[rows]
+
+    def plain(self) -> Side:
+        """The same with all its rows here; an engine may keep them elsewhere."""
+        return self
+
 
 @dataclass
 class State:
@@ -101,7 +138,7 @@ class State:
 
     def width(self) -> tuple[int, ...]:
         """Tells the kernels, by its length, how wide the rows are."""
-        return (0,) * int(self.user.x.shape[1])
+        return (0,) * int(self.item.x.shape[1])
 
 
 START_SD, START_COUNT = 0.3, 400.0
@@ -127,11 +164,7 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     sides = []
     for number, (mine, other) in enumerate(((data.user, data.item), (data.item, data.user))):
         rows, others, size = len(mine.counts), len(other.counts), model.size
-        x = np.zeros((rows, padded(size + 1)))
-        sd = START_SD * np.sqrt(mine.counts / (mine.counts + START_COUNT))
-        x[:, :size] = draws.of(START + number).normals(rows, size)
-        x[:, 0] *= START_SD
-        x[:, 1:size] *= sd[:, None]
+        x = start_rows(model, mine.counts, draws.of(START + number))
         has_side = model.has_side(mine.name)
         W = np.zeros((others if has_side else 0, size))
         if has_side:
@@ -150,9 +183,26 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     return State(sides[0], sides[1], 1.0)
 
 
+def start_rows(model: Model, counts: NDArray[np.int64], draws: Draws) -> Array:
+    """Small random values of rows with so many ratings."""
+    rows, size = len(counts), model.size
+    x = np.zeros((rows, padded(size + 1)))
+    sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
+    x[:, :size] = draws.normals(rows, size)
+    x[:, 0] *= START_SD
+    x[:, 1:size] *= sd[:, None]
+    return x
+
+
 def refresh_offset(side: Side, data: SideData) -> None:
     """Compute the offsets of one side from its W."""
-    offsets(data.observed, side.W, data.shrink, side.offset)
+    (side.offset,) = data.run(_offsets, (side.W,), (data.shrink,))
+
+
+def _offsets(data: SideData, W: Array, shrink: Array) -> tuple[Array]:
+    out = np.empty((len(shrink), W.shape[1]))
+    offsets(data.observed, W, shrink, out)
+    return (out,)
 
 
 def checked_start(start: object, model: Model, data: Data) -> State:

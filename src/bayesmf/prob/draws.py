@@ -23,9 +23,11 @@ class Draws:
     chain: int = 0
     sweep: int = 0
     parameter: int = 0
+    first: int = 0  # the row that drawing begins with
 
     def __post_init__(self) -> None:
-        limits = {"seed": 2**64, "chain": 2**16, "sweep": 2**32, "parameter": 2**8 // KINDS}
+        limits = {"seed": 2**64, "chain": 2**16, "sweep": 2**32, "parameter": 2**8 // KINDS,
+                  "first": 2**48}  # fmt: skip
         for name, limit in limits.items():
             if not 0 <= getattr(self, name) < limit:
                 raise DataError(
@@ -44,17 +46,17 @@ class Draws:
     def normals(self, rows: int, columns: int = 1) -> Array:
         """Standard normals."""
         out = np.empty((rows, columns))
-        philox.normals(self.place(0), 0, out)
+        philox.normals(self.place(0), self.first, out)
         return out
 
     def gammas(self, shapes: Array) -> Array:
         """Gamma(shape, 1), one for each shape."""
         out = np.empty(len(shapes))
-        philox.gammas(self.place(1), shapes, out)
+        philox.gammas(self.place(1), self.first, shapes, out)
         return out
 
     def uniforms(self, rows: int, columns: int = 1) -> Array:
         """Uniforms on the open unit interval."""
         out = np.empty((rows, columns))
-        philox.uniforms(self.place(2), 0, out)
+        philox.uniforms(self.place(2), self.first, out)
         return out

@@ -1,0 +1,1 @@
+"""Where a sweep runs: threads of this process (``SideData.run``), or Ray."""
