@@ -6,7 +6,7 @@ docs/results/everyday.md. Seconds are this machine's and this minute's.
 
 from __future__ import annotations
 
-import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +25,13 @@ LEVELS = ("0.5", "0.8", "0.95")
 GIVEN = (1, 2, 5, 10, 20)
 HELD_OUT = 500
 BIG = 20_000_000
+CHILD = """
+import runpy, sys
+try:
+    runpy.run_module("bayesmf", run_name="__main__", alter_sys=True)
+finally:  # getrusage would tell that of the process which started this one, if it was larger
+    print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0], file=sys.stderr)
+"""
 
 
 def row(*cells: object) -> None:
@@ -137,17 +144,10 @@ def _measure(data: str, ratings: bayesmf.Ratings, folder: Path) -> None:
         f"recommend {model} --out {folder / 'best.parquet'}",
     ):
         started = time.perf_counter()
-        child = os.posix_spawn(sys.executable, [sys.executable, "-m", "bayesmf", *words.split()],
-                               os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull,
-                                                          os.O_WRONLY, 0)])  # fmt: skip
-        _, status, used = os.wait4(child, 0)
-        if status:
-            raise SystemExit(f"bayesmf {words} failed")
-        row(
-            words.split()[0],
-            f"{used.ru_maxrss / 1024:,.0f}",
-            f"{time.perf_counter() - started:.0f}",
-        )
+        done = subprocess.run([sys.executable, "-c", CHILD, *words.split()], check=True,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        peak = int(done.stderr.split()[-1]) / 1024
+        row(words.split()[0], f"{peak:,.0f}", f"{time.perf_counter() - started:.0f}")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 Settings = tuple[Name, float, float]  # of a side: its name, the mean rating, the power
 Spans = list[tuple[int, int]]
 NAMES: tuple[Name, Name] = ("user", "item")
+LEAST = 500_000  # ratings for which a task more is worth its milliseconds
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
          "RAY_DEDUP_LOGS": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}  # fmt: skip
 
@@ -85,6 +86,7 @@ class Ray:
                 yield placed(OnRay(ray), ratings, model, self.blocks)
                 return
             cores = max(int(ray.cluster_resources().get("CPU", 1)), 1)
+            tasks = max(cores, len(ratings) // LEAST)
             sides = []
             for name, other in (NAMES, NAMES[::-1]):
                 whole = model.has_side(other)  # what other rows' side features are drawn from
@@ -101,7 +103,7 @@ class Ray:
                 work = ray.remote(max_retries=-1)(_work)
                 sides.append(RemoteSide(name, None, counts, model.side_power, ray=ray, remote=work,
                                         spans=cut, blocks=refs[0], whole=refs[1],
-                                        tasks=cores))  # fmt: skip
+                                        tasks=tasks))  # fmt: skip
             yield Data(sides[0], sides[1], ratings.mean, len(ratings))
 
     def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
@@ -148,8 +150,8 @@ def engine_of(asked: Engine) -> Ray | None:
 class RemoteSide(SideData):
     """A side whose ratings are elsewhere: some blocks of rows are one task, a strip another.
 
-    There are as many tasks as the cluster has cores. One whose worker dies is done again by
-    another.
+    There are as many tasks as the cluster has cores, or more if each has enough to do. One whose
+    worker dies is done again by another.
     """
 
     ray: Any = None
