@@ -145,7 +145,8 @@ def _measure(data: str, ratings: bayesmf.Ratings, folder: Path) -> None:
     ):
         started = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", CHILD, *words.split()], check=True,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              text=True)  # fmt: skip
         peak = int(done.stderr.split()[-1]) / 1024
         row(words.split()[0], f"{peak:,.0f}", f"{time.perf_counter() - started:.0f}")
 
