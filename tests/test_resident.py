@@ -188,7 +188,6 @@ def moved(monkeypatch, users, sweeps):
 def test_traffic_does_not_grow_with_users(cluster, monkeypatch):
     """Of 50 items: 15 sums and 9 numbers each, 8 bytes; prior, moments and names within 8 kB."""
     few, many = moved(monkeypatch, 6000, 6), moved(monkeypatch, 24_000, 6)
-    print("bytes a sweep:", few, many)
     assert few.max() < 50 * (15 + 9) * 8 + 8192
     assert many.max() <= 1.03 * few.min()
 
