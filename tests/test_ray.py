@@ -166,6 +166,7 @@ def test_rows_are_cut_by_their_cost():
     rows = TRAIN.by_user
     for begin, end in spans(rows.counts, 3, 4):
         some = part(rows, begin, end)
+        assert some.starts[0] == 0
         np.testing.assert_array_equal(some.counts, rows.counts[begin:end])
         np.testing.assert_array_equal(some.index, rows.index[rows.starts[begin] : rows.starts[end]])
 
