@@ -191,10 +191,10 @@ def _from_memory(
     ray: Any, rows: Rows, cut: Spans, whole: bool, settings: Settings
 ) -> tuple[list[Any], Any]:
     """The blocks, and who rated whom in all of them if that is wanted."""
-    blocks = [ray.put(_side(part(rows, *span), span[0], *settings)) for span in cut]
+    blocks = [ray.put(side_data(part(rows, *span), *settings, span[0])) for span in cut]
     if not whole:
         return blocks, None
-    return blocks, ray.put(_side(replace(rows, values=rows.values[:0]), 0, *settings))
+    return blocks, ray.put(side_data(replace(rows, values=rows.values[:0]), *settings))
 
 
 def _from_shards(
@@ -207,16 +207,12 @@ def _from_shards(
     return blocks, ray.remote(max_retries=-1)(_whole).remote(*blocks) if whole else None
 
 
-def _side(rows: Rows, first: int, name: Name, mean: float, power: float) -> SideData:
-    return side_data(name, rows, mean, power, first)
-
-
 def _read(
     folder: Path, number: int, counts: NDArray[np.int64], first: int, name: Name, mean: float,
     power: float,
 ) -> SideData:  # fmt: skip
     """A block from its shard."""
-    return _side(read_block(folder, name, number, counts), first, name, mean, power)
+    return side_data(read_block(folder, name, number, counts), name, mean, power, first)
 
 
 def _whole(*blocks: SideData) -> SideData:
@@ -224,7 +220,7 @@ def _whole(*blocks: SideData) -> SideData:
     counts = np.concatenate([block.counts for block in blocks])
     index = np.concatenate([block.observed.index for block in blocks])
     rows = Rows(np.concatenate([[0], np.cumsum(counts)]), index, blocks[0].observed.values[:0])
-    return _side(rows, 0, blocks[0].name, blocks[0].observed.mean, blocks[0].power)
+    return side_data(rows, blocks[0].name, blocks[0].observed.mean, blocks[0].power)
 
 
 _latest: dict[bytes, Values] = {}  # what the tasks of one step share, in this worker

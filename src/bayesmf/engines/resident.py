@@ -181,7 +181,7 @@ def _block(rows: Rows, first: int, items: int, mean: float) -> Block:
     none = np.empty((0, 0), np.int64)
     none.flags.writeable = False
     observed = Observed(turned.starts, turned.index, turned.values, mean, none)
-    return Block(side_data("user", rows, mean, 0.0, first), observed)
+    return Block(side_data(rows, "user", mean, 0.0, first), observed)
 
 
 class Held(NamedTuple):

@@ -61,7 +61,7 @@ class SideData:
         return work(self, 0, *shared, *by_strip)
 
 
-def side_data(name: Name, rows: Rows, mean: float, power: float, first: int = 0) -> SideData:
+def side_data(rows: Rows, name: Name, mean: float, power: float, first: int = 0) -> SideData:
     """Rows of one side, of which ``first`` is the number of the first."""
     order = batches(rows.counts)
     order.flags.writeable = False  # as the ratings are: the kernels are compiled for that
@@ -85,7 +85,7 @@ class Data:
         sides: list[SideData] = []
         names: tuple[Name, Name] = ("user", "item")
         for name, rows in zip(names, (ratings.by_user, ratings.by_item), strict=True):
-            sides.append(side_data(name, rows, mean, model.side_power))
+            sides.append(side_data(rows, name, mean, model.side_power))
         return cls(sides[0], sides[1], mean, len(ratings))
 
 
