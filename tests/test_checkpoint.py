@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -163,15 +164,19 @@ def test_a_run_outside_the_main_thread(tmp_path):
     assert content(found[0]) == content(fitted(sampler()))
 
 
-def test_the_budget_counts_anew_and_the_seconds_add_up(tmp_path):
-    def slow(progress: Progress) -> None:
-        time.sleep(0.02)
+def test_the_budget_counts_anew_and_the_seconds_add_up(tmp_path, monkeypatch):
+    """By a clock on which nothing but a sweep takes time, so that a slow machine is no matter."""
+    now = [0.0]
+    monkeypatch.setattr("bayesmf.inference.run.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
-    one = fitted(sampler(), tmp_path, budget=0.05, callbacks=[slow])
-    assert one.stopped == "the time was up"
-    two = fitted(sampler(), tmp_path, budget=0.05, callbacks=[slow], resume=True)
-    assert two.sweeps >= one.sweeps + 2
-    assert two.seconds >= one.seconds + 0.04
+    def one_second(progress: Progress) -> None:
+        now[0] += 1.0
+
+    options = {"budget": 3.0, "callbacks": [one_second], "patience": 99}
+    for calls in (1, 2):
+        fit = fitted(sampler(sweeps=100), tmp_path, resume=calls > 1, **options)
+        assert fit.stopped == "the time was up"
+        assert fit.seconds == fit.sweeps == 3 * calls
 
 
 THREADS = """
