@@ -64,7 +64,7 @@ def sweeper(model: Model, data: Data, form: str = "centred") -> Callable[[], Non
 
 
 def kernel() -> None:
-    """Rows of ml-1m's users: gather, Gram, Cholesky, draw, against a large matrix product."""
+    """Rows of ml-1m's users: Gram, Cholesky, draw, against a large matrix product."""
     numba.set_num_threads(1)
     train = ratings("ml-1m")
     square = np.random.default_rng(0).normal(size=(1500, 1500))
@@ -77,7 +77,7 @@ def kernel() -> None:
         prior = prior_of(model, data.user, state.user)
         rows, place = len(train.by_user.counts), Draws(0).place()
         ones, out, none = np.ones(rows), state.user.x.copy(), np.empty(0)
-        known = Known(state.item.x, np.ones(train.n_items), POINTS)
+        known = Known.of(state.item.x, np.ones(train.n_items), POINTS)
 
         run = partial(draw_rows, data.user.observed, known, ones, prior, place, True, out, none,
                       POINTS, none, state.width())  # fmt: skip

@@ -113,7 +113,7 @@ def numbers(found) -> np.ndarray:
 
 def row_kernel(model: Model, mine: SideData, me: Side, others: Side, state: State):
     x, errors = me.x.copy(), np.empty(len(me.x))
-    draw_rows(mine.observed, Known(others.x, np.sqrt(others.noise), sweep.POINTS),
+    draw_rows(mine.observed, Known.of(others.x, others.noise, sweep.POINTS),
               state.tau * me.noise, sweep.prior_of(model, mine, me), Draws(0).place(), False, x,
               errors, sweep.POINTS, sweep.NO_VALUES, state.width())  # fmt: skip
     return x, errors
@@ -132,7 +132,7 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
     else:
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        known = Known(others.x, np.sqrt(others.noise), sweep.POINTS)
+        known = Known.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
                          precision @ me.W_mean[first:], first, place, False, me.x,

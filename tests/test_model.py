@@ -159,7 +159,7 @@ def test_the_row_kernel_is_the_conditional(world, sample):
             conditional = conditionals.row(state, mine, i, model)
             expected.append(conditional.sample(noise) if sample else conditional.mean())
         errors, x = np.empty(len(me.x)), me.x.copy()
-        known = Known(others.x, np.sqrt(others.noise), sweep.POINTS)
+        known = Known.of(others.x, others.noise, sweep.POINTS)
         draw_rows(mine.observed, known, state.tau * me.noise, sweep.prior_of(model, mine, me),
                   place, sample, x, errors, sweep.POINTS, sweep.NO_VALUES,
                   state.width())  # fmt: skip
@@ -182,7 +182,7 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         place = stream(Draws(3, 1, 5), mine.name, "W_free").place()
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        known = Known(others.x, np.sqrt(others.noise), sweep.POINTS)
+        known = Known.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), me.W.copy()
         draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,

@@ -38,7 +38,7 @@ def test_rows_from_grams_are_those_of_the_conditional(name):
     user, item = state.user, state.item
     cells = (item.size + 1) * (item.size + 2) // 2
     grams, errors = np.empty((len(item.x), cells)), np.empty(len(item.x))
-    known = Known(user.x, np.sqrt(user.noise), POINTS)
+    known = Known.of(user.x, user.noise, POINTS)
     pack_grams(data.item.observed, known, item.size, state.width(), grams)
     place, x = Draws(1).place(), np.zeros_like(item.x)
     draw_from_grams(grams, state.tau * item.noise, prior_of(model, data.item, item), place, x,

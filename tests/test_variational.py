@@ -199,7 +199,7 @@ def test_rows_in_moments(name):
     me, items = state.user, state.item
     cov = random_covariances(len(items.x), size, 1)
     offset = random_covariances(len(me.x), size, 2) if len(me.offset) else POINTS
-    known = Known(items.x, np.sqrt(items.noise), cov)
+    known = Known.of(items.x, items.noise, cov)
     own, logdet, errors = np.empty((len(me.x), size * (size + 1) // 2)), np.empty(21), np.empty(21)
     draw_rows(data.user.observed, known, state.tau * me.noise,
               sweeping.prior_of(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,

@@ -77,7 +77,9 @@ def noise_forgotten(monkeypatch) -> None:
     right = sweep.draw_rows
 
     def draw(observed, known, *rest):
-        right(observed, known._replace(root=np.ones_like(known.root)), *rest)
+        z = known.z / known.z[:, :1]
+        z[:, -1] = known.z[:, -1]  # the bias, which is not weighted
+        right(observed, known._replace(z=z), *rest)
 
     monkeypatch.setattr(sweep, "draw_rows", draw)
 

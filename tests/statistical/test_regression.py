@@ -127,7 +127,7 @@ def test_rows_are_a_linear_regression(name):
     state = random_state(model, data)
     mean, covariance = regression(model, ratings, state, joint=False)
     me, items = state.user, state.item
-    known = Known(items.x, np.sqrt(items.noise), sweeping.POINTS)
+    known = Known.of(items.x, items.noise, sweeping.POINTS)
     inputs = (data.user.observed, known, state.tau * me.noise,
               sweeping.prior_of(model, data.user, me))  # fmt: skip
     outputs = (me.x, np.empty(0), sweeping.POINTS, np.empty(0), state.width())

@@ -193,7 +193,7 @@ def _users(block: Block, rows: Held, shared: Shared) -> tuple[Held, Sums]:
     update_noise(model, data, me, errors, state, algorithm)
     new = Held(me.x, me.noise, me.spread)
     grams = np.empty((len(shared.x), (me.size + 1) * (me.size + 2) // 2))
-    known = Known(me.x, np.sqrt(me.noise), POINTS)
+    known = Known.of(me.x, me.noise, POINTS)
     pack_grams(block.items, known, me.size, state.width(), grams)
     return new, (grams, *_moments(new, model))
 

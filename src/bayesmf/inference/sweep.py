@@ -145,7 +145,7 @@ def prior_of(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS)
 def _known(data: SideData, others: Side, algorithm: Algorithm) -> Known:
     """What an update of ``data``'s rows sees of the other side."""
     other: Name = "item" if data.name == "user" else "user"
-    return Known(others.x, np.sqrt(others.noise), algorithm.known(other).total)
+    return Known.of(others.x, others.noise, algorithm.known(other).total)
 
 
 def update_rows(
@@ -210,7 +210,7 @@ def _update_biases(
 
 
 def _grams(data: SideData, known: Known, size: int, state: State) -> Array:
-    columns = known.x.shape[1]
+    columns = known.z.shape[1]
     out = np.empty((len(data.counts), columns, columns))
     store_grams(data.observed, known, size, state.width(), out)
     return out

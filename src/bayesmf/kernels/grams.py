@@ -6,7 +6,7 @@ import numpy as np
 from numba import prange
 
 from bayesmf.kernels import parallel
-from bayesmf.kernels.gram import PANEL, gram
+from bayesmf.kernels.gram import gram
 from bayesmf.kernels.philox import fill_normal
 from bayesmf.kernels.side import solve_one, squared_error
 
@@ -16,9 +16,8 @@ def pack_grams(observed, known, size, width, out):
     """The matrix of ``gram`` for every row, without its zeros: a lower triangle, row by row."""
     columns = len(width)
     for i in prange(out.shape[0]):
-        panel = np.empty((PANEL, columns))
         A = np.empty((columns, columns))
-        gram(observed, i, known.x, known.root, panel, A, width)
+        gram(observed, i, known.z, A, width)
         cell = 0
         for a in range(size + 1):
             row = a if a < size else columns - 1

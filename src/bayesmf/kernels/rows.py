@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from bayesmf.kernels import LANES, parallel, serial
-from bayesmf.kernels.gram import PANEL, add_covariances, gram
+from bayesmf.kernels import LANES, aligned, parallel, serial
+from bayesmf.kernels.gram import add_covariances, gram
 from bayesmf.kernels.lanes import cholesky, inverse, solve_and_draw
 from bayesmf.kernels.philox import fill_normal
 
@@ -34,9 +34,16 @@ class Observed(NamedTuple):
 class Known(NamedTuple):
     """What is known of the other side: its rows, and their covariances if they are moments."""
 
-    x: Any
-    root: Any  # square roots of the rows' noise precisions
-    cov: Any  # lower triangles row by row; no rows if x is a point
+    z: Any  # (1, T_j) times the root of j's noise precision, zeros, and the bias in the last place
+    cov: Any  # lower triangles row by row; no rows if T_j is a point
+
+    @classmethod
+    def of(cls, x: Any, noise: Any, cov: Any) -> Known:
+        """From rows (bias, T) with zeros up to their width, and their noise precisions."""
+        root = np.sqrt(noise)
+        z = np.multiply(root[:, None], x, out=aligned(x.shape))
+        z[:, 0], z[:, -1] = root, x[:, 0]
+        return cls(z, cov)
 
 
 class Prior(NamedTuple):
@@ -90,6 +97,23 @@ def add_spread(A, C, squares, size):
             cell += 1
 
 
+@serial
+def fill(sums, rows, weight, prior, Q, x, size):
+    """The rows' precisions and linear terms, side by side, from their sums and common prior."""
+    last = sums.shape[1] - 1
+    w, s = np.empty(LANES), np.empty(LANES)
+    for lane in range(LANES):
+        w[lane], s[lane] = weight[rows[lane]], prior.spread[rows[lane]]
+    for a in range(size):
+        fixed, scaled = prior.linear_fixed[a], prior.linear_scaled[a]
+        for lane in range(LANES):
+            x[a, lane] = fixed + s[lane] * scaled + w[lane] * sums[lane, last, a]
+        for b in range(a + 1):
+            fixed, scaled = prior.fixed[a, b], prior.scaled[a, b]
+            for lane in range(LANES):
+                Q[a, b, lane] = fixed + s[lane] * scaled + w[lane] * sums[lane, a, b]
+
+
 @parallel
 def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, logdets, width):
     """For each row i, x_i = (bias_i, S_i) from its conditional, or its mean if not ``sample``.
@@ -108,8 +132,7 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
     count = observed.order.shape[0]
     moments = len(known.cov) > 0
     for task in prange(-(-count // TASK)):
-        panel = np.empty((PANEL, columns))
-        sums = np.empty((columns, columns))
+        sums = np.empty((LANES, columns, columns))
         A = np.empty((size, size, LANES))
         h = np.empty((size, LANES))
         squares = np.empty(LANES)
@@ -120,20 +143,17 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
         x = np.empty((size, LANES))
         noise = np.zeros((size, LANES))
         draws = np.empty(size)  # also scratch
+        rows = np.empty(LANES, np.int64)
         for batch in range(task * TASK, min((task + 1) * TASK, count)):
             for lane in range(LANES):
                 row = observed.order[batch, lane]
-                if row < 0:
-                    row = observed.order[batch, 0]  # an idle lane repeats the first
-                gram(observed, row, known.x, known.root, panel, sums, width)
+                rows[lane] = row if row >= 0 else observed.order[batch, 0]  # idle: the first again
+                gram(observed, rows[lane], known.z, sums[lane], width)
                 if moments:
-                    add_covariances(observed, row, known.root, known.cov, scratch, sums, size)
-                w, s = weight[row], prior.spread[row]
-                for a in range(size):
-                    linear = sums[columns - 1, a]
-                    x[a, lane] = prior.linear_fixed[a] + s * prior.linear_scaled[a] + w * linear
-                    for b in range(a + 1):
-                        Q[a, b, lane] = prior.fixed[a, b] + s * prior.scaled[a, b] + w * sums[a, b]
+                    add_covariances(observed, rows[lane], known, scratch, sums[lane], size)
+            fill(sums, rows, weight, prior, Q, x, size)
+            for lane in range(LANES):
+                row = rows[lane]
                 if len(prior.own):
                     cell = 0
                     for a in range(size):
@@ -147,17 +167,20 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
                         for a in range(size):
                             draws[a] += prior.scaled[b, a] * prior.offset[row, b]
                     for a in range(size):
-                        x[a, lane] += s * draws[a]
+                        x[a, lane] += prior.spread[row] * draws[a]
                 if sample:
                     fill_normal(place, observed.first + row, draws)
                     for a in range(size):
                         noise[a, lane] = draws[a]
-                if len(errors):
-                    squares[lane] = sums[columns - 1, columns - 1]
-                    for a in range(size):
-                        h[a, lane] = sums[columns - 1, a]
-                        for b in range(a + 1):
-                            A[a, b, lane] = sums[a, b]
+            if len(errors):
+                for lane in range(LANES):
+                    squares[lane] = sums[lane, columns - 1, columns - 1]
+                for a in range(size):
+                    for lane in range(LANES):
+                        h[a, lane] = sums[lane, columns - 1, a]
+                    for b in range(a + 1):
+                        for lane in range(LANES):
+                            A[a, b, lane] = sums[lane, a, b]
             cholesky(Q, size)
             solve_and_draw(Q, x, noise, size)
             if len(errors):

@@ -5,14 +5,16 @@ Row i of one side is shifted by offset_i = c_i sum of W_k over the k it rated, c
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bayesmf.kernels import LANES, parallel, serial
-from bayesmf.kernels.gram import PANEL, add_covariances, everywhere, gram
+from bayesmf.kernels import LANES, aligned, parallel, serial
+from bayesmf.kernels.gram import add_covariances, everywhere, gram
 from bayesmf.kernels.philox import bits, fill_normal, normal_quantile, to_unit
 
 COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
@@ -70,29 +72,36 @@ _add_rows = _over_raters(_add)  # total += weight_i row_i
 _subtract_from_rows = _over_raters(_subtract)  # row_i -= total
 
 
-@parallel
-def strips(rows):
+def strips(rows: Any) -> Any:
     """(row, column) as (strip, row, COLUMNS), zeros where a strip is not full."""
-    count = -(-rows.shape[1] // COLUMNS)
-    out = np.zeros((count, rows.shape[0], COLUMNS))
-    for i in prange(rows.shape[0]):
-        for b in range(rows.shape[1]):
-            out[b // COLUMNS, i, b % COLUMNS] = rows[i, b]
+    out = aligned((-(-rows.shape[1] // COLUMNS), len(rows), COLUMNS))
+    _cut(rows, out)
     return out
 
 
 @parallel
-def offsets(observed, W, c, out):
+def _cut(rows, out):
+    for i in prange(rows.shape[0]):
+        for b in range(out.shape[0] * COLUMNS):
+            out[b // COLUMNS, i, b % COLUMNS] = rows[i, b] if b < rows.shape[1] else 0.0
+
+
+def offsets(observed: Any, W: Any, c: Any, out: Any) -> None:
     """out_i = c_i sum of W_k over the k that row i rated."""
-    cut = strips(W)
-    ones = np.ones(W.shape[0])
+    offsets_of_strips(observed, strips(W), c, out)
+
+
+@parallel
+def offsets_of_strips(observed, cut, c, out):
+    """The same of a W that is cut into strips already."""
+    ones = np.ones(cut.shape[1])
     for i in prange(len(c)):
         total = np.empty(COLUMNS)
         for strip in range(cut.shape[0]):
             total[:] = 0.0
             _add_rows(observed.index, observed.starts[i], observed.starts[i + 1], ones, cut[strip],
                       total)  # fmt: skip
-            for b in range(strip * COLUMNS, min((strip + 1) * COLUMNS, W.shape[1])):
+            for b in range(strip * COLUMNS, min((strip + 1) * COLUMNS, out.shape[1])):
                 out[i, b] = c[i] * total[b - strip * COLUMNS]
 
 
@@ -142,11 +151,10 @@ def store_grams(observed, known, size, width, out):
     """The matrix of ``gram`` for every row, both triangles."""
     columns = len(width)
     for i in prange(out.shape[0]):
-        panel = np.empty((PANEL, columns))
-        gram(observed, i, known.x, known.root, panel, out[i], width)
+        gram(observed, i, known.z, out[i], width)
         if len(known.cov):
             scratch = np.empty(size * (size + 1) // 2)
-            add_covariances(observed, i, known.root, known.cov, scratch, out[i], size)
+            add_covariances(observed, i, known, scratch, out[i], size)
         for a in range(columns):
             for b in range(a):
                 out[i, b, a] = out[i, a, b]
@@ -183,11 +191,10 @@ def expected_errors(observed, x, cov, known, size, width, out):
     """The mean of sum_j w_j (r_ij - fitted)^2 for the ratings of every row, under moments."""
     columns = len(width)
     for i in prange(len(out)):
-        panel = np.empty((PANEL, columns))
         A = np.empty((columns, columns))
         scratch = np.empty(size * (size + 1) // 2)
-        gram(observed, i, known.x, known.root, panel, A, width)
-        add_covariances(observed, i, known.root, known.cov, scratch, A, size)
+        gram(observed, i, known.z, A, width)
+        add_covariances(observed, i, known, scratch, A, size)
         out[i] = squared_error(A, x[i], cov[i], size)
 
 

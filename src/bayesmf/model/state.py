@@ -14,7 +14,7 @@ from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Observed, batches
-from bayesmf.kernels.side import offsets
+from bayesmf.kernels.side import offsets_of_strips, strips
 from bayesmf.model.spec import Model
 from bayesmf.prob.draws import Draws
 
@@ -196,12 +196,13 @@ def start_rows(model: Model, counts: NDArray[np.int64], draws: Draws) -> Array:
 
 def refresh_offset(side: Side, data: SideData) -> None:
     """Compute the offsets of one side from its W."""
-    (side.offset,) = data.run(_offsets, (side.W,), (data.shrink,))
+    shared = (strips(side.W), side.W.shape[1])
+    (side.offset,) = data.run(_offsets, shared, (data.shrink,))
 
 
-def _offsets(data: SideData, W: Array, shrink: Array) -> tuple[Array]:
-    out = np.empty((len(shrink), W.shape[1]))
-    offsets(data.observed, W, shrink, out)
+def _offsets(data: SideData, cut: Array, columns: int, shrink: Array) -> tuple[Array]:
+    out = np.empty((len(shrink), columns))
+    offsets_of_strips(data.observed, cut, shrink, out)
     return (out,)
 
 
