@@ -61,7 +61,7 @@ def strike(find: list[str]) -> threading.Thread:
         for _ in range(400):
             listed = subprocess.run(find, capture_output=True, text=True, check=True).stdout
             pids = [int(line.split()[0]) for line in listed.splitlines()
-                    if find[0] == "ip" or "ray::_work" in line]  # fmt: skip
+                    if find[0] == "ip" or "ray::Worker" in line]  # fmt: skip
             for pid in pids if find[0] == "ip" else pids[:1]:
                 os.kill(pid, signal.SIGKILL)
             if pids:

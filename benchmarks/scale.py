@@ -1,8 +1,8 @@
 """What a sweep on Ray costs on clusters that nobody here has: bytes, memory, seconds.
 
 ``python benchmarks/scale.py measure`` writes the constants to docs/results/scale-constants.json.
-``constants``, ``model``, ``parts``, ``simulate``, ``blocks``, ``resident`` and ``check`` print the
-tables of docs/scale.md from them. ``measure`` and ``check`` need Ray, and are of this machine.
+``constants``, ``model``, ``parts``, ``simulate``, ``machines``, ``resident`` and ``check`` print
+the tables of docs/scale.md from them. ``measure`` and ``check`` need Ray, and are of this machine.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from scale_model import (
     job_of,
     memory,
     resident,
-    rounds,
     seconds,
     simulated,
     steps,
+    wire,
 )
 
 FILE = Path(__file__).parent.parent / "docs" / "results" / "scale-constants.json"
 SIZES = (10**8, 10**9, 10**10)
 MACHINES = (10, 100)
+SLOW = 0.3e9  # bytes a second: one trial of several that disagree, see docs/scale.md
 SIDES = {"none": (), "both": ("user", "item")}
 CASES = list(product(SIZES, MACHINES))
 
@@ -65,9 +66,8 @@ def load() -> dict:
 
 
 def formula(job: Job, cluster: Cluster, c: dict) -> float:
-    return driver_seconds(job, c) + sum(
-        seconds(s, cluster, c).total for s in steps(job, cluster, c)
-    )
+    each = (sum(seconds(step, cluster, c)) for step in steps(job, cluster, c))
+    return driver_seconds(job, c) + sum(each)
 
 
 def measure() -> None:
@@ -75,12 +75,12 @@ def measure() -> None:
     from scale_constants import measure as measured
     from scale_constants import solved
 
-    found = measured()
-    before = load() if FILE.exists() else found
-    for name, value in found.items():
-        found[name] = np.minimum(value, before[name]).tolist()
     told = {"command": "python benchmarks/scale.py measure", "unit": "seconds on one core"}
-    FILE.write_text(json.dumps({**told, **solved(found)}, indent=1) + "\n", encoding="utf-8")
+    kept = load() if FILE.exists() else told
+    for found in measured():
+        for name, value in found.items():
+            kept[name] = np.minimum(value, kept.get(name, value)).tolist()
+        FILE.write_text(json.dumps(solved(kept), indent=1) + "\n", encoding="utf-8")
 
 
 def constants() -> None:
@@ -96,14 +96,15 @@ def constants() -> None:
         row(told, *(f"{1e9 * value:.1f}" for value in c[name]))
     head("what", "measured")
     for name, told in {
-        "row": "factorisation and draw of a row", "cut_row": "cutting a row of W into strips",
+        "row": "factorisation and draw of a row",
         "driver_row": "the driver, a row in a sweep", "driver_row_both": "with side features",
-        "task": "Ray, a task in a stream of them", "round_trip": "Ray, one task there and back",
+        "round_trip": "a step of one idle worker, there and back",
+        "message": "the driver, a worker more in a step", "task": "Ray, a task in a stream of them",
     }.items():  # fmt: skip
         row(told, f"{1e6 * c[name]:.2f} µs")
     for name, told in {
-        "put_byte": "put in the object store", "copy_byte": "a worker's own copy",
-        "return_byte": "a result into the store and out", "join_byte": "joining results",
+        "put_byte": "into a channel", "copy_byte": "a worker's own copy",
+        "return_byte": "a result into a channel", "join_byte": "joining results",
     }.items():  # fmt: skip
         row(told, f"{1e-9 / c[name]:.1f} GB/s")
 
@@ -114,23 +115,24 @@ def model() -> None:
     for shape, (user, item) in SHAPES.items():
         print(f"\n{shape}: {user} ratings a user, {item:,} an item.")
         for told, sides in SIDES.items():
-            head(f"side features: {told}", "machines", "GB out of the driver, each copy once",
-                 "GB broadcast to all", "GB back", "GB, driver", "GB, a machine",
-                 "GB, the one with W's indices", "s a sweep", "of it network")  # fmt: skip
+            head(f"side features: {told}", "machines", "GB written by the driver",
+                 "GB through its link", "GB, driver", "GB, a machine", "GB, one that draws W",
+                 "s a sweep", "of it network", "s if nobody passes it on",
+                 "s at 0.3 GB/s")  # fmt: skip
             for size, K in CASES:
                 job, cluster = job_of(size, shape, sides), Cluster(K)
                 found = steps(job, cluster, c)
-                held = memory(job, cluster, c)
-                total = formula(job, cluster, c)
-                wire = sum(s.shared * rounds(s.machines) + s.own + s.back for s in found)
-                row(power(size), K, gb(sum(s.shared + s.own for s in found)),
-                    gb(sum(s.shared * s.machines for s in found)), gb(sum(s.back for s in found)),
-                    gb(held.driver), gb(held.machine), gb(held.with_index) if sides else "-",
-                    short(total), f"{wire / cluster.link / total:.0%}")  # fmt: skip
+                held, total = memory(job, cluster, c), formula(job, cluster, c)
+                sent, slow = wire(found, cluster), Cluster(K, link=SLOW)
+                alone = formula(job, Cluster(K, passed_on=False), c)
+                row(power(size), K, gb(sum(s.shared + s.own for s in found)), gb(sent),
+                    gb(held.driver), gb(held.machine), gb(held.first) if sides else "-",
+                    short(total), f"{sent / cluster.link / total:.0%}", short(alone),
+                    short(formula(job, slow, c)))  # fmt: skip
 
 
 def parts() -> None:
-    """Where the seconds go; stages overlap, so they add up to more than the step."""
+    """Where the seconds go."""
     c = load()
     for size, K in CASES[1:]:
         job, cluster = job_of(size, "even", SIDES["both"]), Cluster(K)
@@ -139,14 +141,14 @@ def parts() -> None:
         for step in steps(job, cluster, c):
             found = seconds(step, cluster, c)
             longest = "-" if step.name.endswith(" W") else short(step.rating * step.most)
-            row(step.name, *map(short, found[:3]), longest, *map(short, found[3:]))
+            row(step.name, *map(short, found[:3]), longest, *map(short, (*found[3:], sum(found))))
         row("the driver itself", *["-"] * 6, short(driver_seconds(job, c)))
 
 
 def simulate() -> None:
-    """The formula against the simulated schedule."""
+    """The formula, which cuts evenly, against the blocks that the code cuts."""
     c = load()
-    head("ratings", "machines", "side features", "blocks of a side", "formula, s", "simulated, s",
+    head("ratings", "machines", "side features", "formula, s", "simulated, s",
          "formula / simulated")  # fmt: skip
     for size in SIZES:
         jobs = {told: job_of(size, "even", sides) for told, sides in SIDES.items()}
@@ -160,24 +162,20 @@ def simulate() -> None:
             for told, job in jobs.items():
                 closed = formula(job, Cluster(K), c)
                 played = simulated(job, Cluster(K), c, cuts[K])
-                row(power(size), K, told, Cluster(K).blocks, short(closed), short(played),
+                row(power(size), K, told, short(closed), short(played),
                     f"{closed / played:.2f}")  # fmt: skip
 
 
-def blocks() -> None:
-    """How many blocks to choose."""
-    c = load()
-    each = (1, 2, 4, 8, 16, 64)
-    head("simulated s a sweep, no side features", "machines", "16 in all",
-         *(f"{n} a core" for n in each))  # fmt: skip
-    for size, K in [(10**8, 10), (10**8, 100), (10**9, 10), (10**9, 100)]:
-        job, cells = job_of(size, "even", ()), []
-        found = {name: counts(job, name) for name in ("user", "item")}
-        for n in (1 / K, *each):
-            cluster = Cluster(K, a_core=n)
-            cuts = {name: cut(found[name], job, cluster) for name in found}
-            cells.append(short(simulated(job, cluster, c, cuts)))
-        row(power(size), K, *cells)
+def machines() -> None:
+    """How many to use."""
+    c, several = load(), (1, 2, 4, 7, 10, 15, 20, 50, 100)
+    for passed_on in (True, False):
+        told = "passed on" if passed_on else "the driver sends every copy"
+        head(f"s a sweep, even, {told}; machines:", "side features", *map(str, several))
+        for size, name in product(SIZES, SIDES):
+            job = job_of(size, "even", SIDES[name])
+            clusters = (Cluster(K, passed_on=passed_on) for K in several)
+            row(power(size), name, *(short(formula(job, cluster, c)) for cluster in clusters))
 
 
 def user_resident() -> None:
@@ -186,21 +184,24 @@ def user_resident() -> None:
     for shape in SHAPES:
         head(f"{shape}, no side features", "machines", "s now", "of it network",
              "s user-resident", "of it network", "GB of items' sums", "GB, a machine now",
-             "GB, a machine resident", "resident / now")  # fmt: skip
+             "GB, a machine resident", "resident / now",
+             "the same if nobody passes it on")  # fmt: skip
         for size, K in CASES:
             job, cluster = job_of(size, shape, ()), Cluster(K)
             now, then = formula(job, cluster, c), resident(job, cluster, c)
-            wire = sum(s.shared * rounds(K) + s.own + s.back for s in steps(job, cluster, c))
-            row(power(size), K, short(now), short(wire / cluster.link), short(then.total),
+            alone = Cluster(K, passed_on=False)
+            without = resident(job, alone, c).total / formula(job, alone, c)
+            sent = wire(steps(job, cluster, c), cluster) / cluster.link
+            row(power(size), K, short(now), short(sent), short(then.total),
                 short(then.network), gb(then.statistics), gb(memory(job, cluster, c).machine),
-                gb(then.machine), f"{then.total / now:.2f}")  # fmt: skip
+                gb(then.machine), f"{then.total / now:.2f}", f"{without:.2f}")  # fmt: skip
 
 
 def check() -> None:
-    """Real sweeps here: two workers, 16 blocks, nothing on a wire."""
+    """Real sweeps here: two workers, nothing on a wire."""
     from scale_constants import PLAIN, SIDE, World, generate, real
 
-    c, cluster = load(), Cluster(1, 2, float("inf"), 8)
+    c, cluster = load(), Cluster(1, 2, float("inf"))
     head("data", "side features", "kernels, CPU s: formula", "measured", "formula / measured",
          "sweep, s: simulated", "measured, least", "median", "simulated / least")  # fmt: skip
     shapes = {"like ml-1m": (6040, 3500, 10**6), "2·10^6": (13_333, 4_000, 2 * 10**6)}
@@ -222,7 +223,7 @@ def check() -> None:
 
 if __name__ == "__main__":
     tables = {"measure": measure, "constants": constants, "model": model, "parts": parts,
-              "simulate": simulate, "blocks": blocks, "resident": user_resident,
+              "simulate": simulate, "machines": machines, "resident": user_resident,
               "check": check}  # fmt: skip
     for name in sys.argv[1:] or tables:
         tables[name]()

@@ -7,9 +7,9 @@ process that works, so that other work on the machine counts as little as it can
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar
 
 import numba
@@ -18,11 +18,12 @@ import numpy as np
 import bayesmf
 from bayesmf.data.ratings import Rows
 from bayesmf.data.synthetic import World, generate
-from bayesmf.engines.ray import RemoteSide, _writable
+from bayesmf.engines.crew import Order, writable
+from bayesmf.engines.ray import RemoteSide
 from bayesmf.inference.sweep import gibbs_sweep, prior_of
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Known, draw_rows
-from bayesmf.kernels.side import COLUMNS, draw_centred, offsets
+from bayesmf.kernels.side import COLUMNS, draw_centred, offsets_of_strips, strips
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, SideData, random_start, side_data
@@ -38,6 +39,7 @@ OTHERS = (
     2_000_000,
 )  # rows of the other side: from in cache to far out of it
 MEGABYTE = 2**20
+MANY = 8  # workers
 NONE = np.empty(0)
 SHAPES = ((1_000, 400), (16_000, 8))  # rows, and ratings of each
 
@@ -62,14 +64,14 @@ def some_rows(rows: int, each: int, others: int) -> SideData:
     index = rng.integers(others, size=rows * each).astype(np.int32)
     values = rng.integers(1, 6, size=rows * each).astype(np.int8)
     index.flags.writeable = values.flags.writeable = False
-    return side_data("user", Rows(np.arange(rows + 1) * each, index, values), 3.0, 1.0)
+    return side_data(Rows(np.arange(rows + 1) * each, index, values), "user", 3.0, 1.0)
 
 
 def rows_kernel(others: int) -> tuple[float, ...]:
     """Seconds of a side whose rows have many ratings, and of one whose rows have few."""
     width = padded(RANK + 2)
     x = np.random.default_rng(1).normal(size=(others, width))
-    known = Known(x, np.ones(others), POINTS)
+    known = Known.of(x, np.ones(others), POINTS)
     times = []
     for rows, each in SHAPES:
         data = some_rows(rows, each, others)
@@ -90,27 +92,23 @@ def solved(found: dict) -> dict:
     return {**found, "gram_rating": gram.tolist(), "row": float(np.median(row))}
 
 
-def side_kernels(others: int) -> tuple[float, float, float]:
-    """Seconds: the offsets of a rating, cutting a row of W into strips, a rating in one strip."""
-    data, none = some_rows(2_000, 600, others), some_rows(8, 0, others)
-    W, c, out = np.ones((others, RANK + 1)), np.ones(2_000), np.empty((2_000, RANK + 1))
+def side_kernels(others: int) -> tuple[float, float]:
+    """Seconds of a rating in the offsets, and in one strip of W."""
+    data = some_rows(2_000, 600, others)
+    cut, c, out = strips(np.ones((others, RANK + 1))), np.ones(2_000), np.empty((2_000, RANK + 1))
     residual, w = np.zeros((1, others, COLUMNS)), np.zeros((1, 2_000, COLUMNS))
     weight, one = np.ones(others), np.ones((1, COLUMNS))
 
     def gather() -> None:
-        offsets(data.observed, W, c, out)
-
-    def cut() -> None:
-        offsets(none.observed, W, c[:8], out)
+        offsets_of_strips(data.observed, cut, c, out)
 
     def strip() -> None:
         draw_centred(data.observed, weight, one, one, Draws(0).place(), True, residual, w, 0)
 
-    for warm in (gather, cut, strip):
+    for warm in (gather, strip):
         warm()
     each = len(data.observed.index)
-    cutting = cpu(7, cut)
-    return max(cpu(7, gather) - cutting, 0.0) / each, cutting / others, cpu(7, strip) / each
+    return cpu(7, gather) / each, cpu(7, strip) / each
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ def driver(model: Model, rows: int = 100_000) -> float:
     for name in ("user", "item"):
         made = (rng.normal(size=(rows, padded(RANK + 2))), rng.random(rows) + 50.0,
                 np.zeros((rows, RANK + 1)))  # fmt: skip
-        sides.append(Idle(name, None, np.full(rows, 100), 1.0, made))
+        sides.append(Idle(name, None, np.full(rows, 100), 1.0, made=made))
     data = Data(sides[0], sides[1], 3.0, 100 * rows)
     state = random_start(model, data, 0)
 
@@ -146,68 +144,90 @@ def driver(model: Model, rows: int = 100_000) -> float:
 
 
 def idle(side: SideData, *given: object) -> tuple[np.ndarray]:
-    """A task that gets what all get and does nothing."""
-    return (np.zeros(len(side.counts)),)
+    """A step that gets what all get and does nothing."""
+    return (np.zeros(1),)
 
 
-def on_ray() -> dict[str, float]:
-    """A local cluster of two workers: tasks that do nothing, and arrays that are moved."""
+def copied(side: SideData, value: np.ndarray, *given: object) -> tuple[np.ndarray]:
+    """The seconds of a copy."""
+    return (np.array([least(7, lambda: writable(value))]),)
+
+
+@cache
+def large() -> np.ndarray:
+    return np.ones(8 * MEGABYTE)  # 64 MB
+
+
+def returned(side: SideData, *given: object) -> tuple[np.ndarray]:
+    return (large(),)
+
+
+def driver_step(data: Data) -> float:
+    """Processor seconds of the driver for a step of idle workers."""
     import ray
 
-    size = 8 * MEGABYTE  # numbers: 64 MB
+    crew, order = data.user.crew, Order("user", idle, (np.zeros(8),), False)
+    own, times = [[(np.zeros(8),)] for _ in crew._workers], []
+    for _ in range(30):
+        start = time.process_time()
+        to_come = crew._graph.execute(order, *own)
+        middle = time.process_time()
+        time.sleep(0.05)  # to wait for a channel would count
+        again = time.process_time()
+        ray.get(to_come)
+        times.append(time.process_time() - again + middle - start)
+        del to_come
+    return min(times)
 
-    @ray.remote
-    def copied(value: np.ndarray) -> float:
-        return least(7, lambda: _writable(value))
 
-    @ray.remote
-    def returned() -> np.ndarray:
-        return np.zeros(size)
-
+def on_ray(join: float) -> dict[str, float]:
+    """Local clusters: steps that do nothing, and arrays that are moved."""
     ratings = generate(World(n_users=1600, n_items=400, n_ratings=32_000))[0]
-    large = np.zeros(size)
-    with bayesmf.Ray(workers=2).place(ratings, PLAIN) as data:
+    size, found = large().nbytes, {}
+    for workers in (1, MANY):
+        with bayesmf.Ray(workers=workers, blocks=workers).place(ratings, PLAIN) as data:
 
-        def stream() -> None:
-            data.user.run(idle, (np.zeros(8),), (np.zeros(1600),))
+            def step(work: Callable, shared: np.ndarray, data: Data = data) -> np.ndarray:
+                return data.user.run(work, (shared,), (np.zeros(1600),))[0]
 
-        def one() -> None:
-            side = data.user
-            some = RemoteSide(side.name, None, side.counts, 1.0, ray, side.remote, side.spans[:1],
-                              side.blocks[:1])  # fmt: skip
-            some.run(idle, (np.zeros(8),), (np.zeros(1600),))
-
-        for _ in range(10):
-            stream()
-        task = least(60, stream) / len(data.user.blocks)
-        trip = least(60, one)
-        put = least(7, lambda: ray.put(large)) / large.nbytes
-        copy = ray.get(copied.remote(ray.put(large))) / large.nbytes
-        made = least(7, lambda: np.zeros(size)) + trip
-        back = (least(7, lambda: ray.get(returned.remote())) - made) / large.nbytes
-    return {"task": task, "round_trip": trip, "put_byte": put, "copy_byte": copy,
-            "return_byte": back}  # fmt: skip
+            step(idle, np.zeros(8))
+            found[workers] = driver_step(data)
+            if workers == 1:
+                trip = least(60, lambda: step(idle, np.zeros(8)))
+                copy = float(step(copied, large()).min()) / size
+                there = (least(15, lambda: step(idle, large())) - trip) / size
+                back = (least(15, lambda: step(returned, np.zeros(8))) - trip) / size
+    message = (found[MANY] - found[1]) / (MANY - 1)
+    return {"round_trip": trip, "message": message, "copy_byte": copy, "put_byte": there - copy,
+            "return_byte": back - join}  # fmt: skip
 
 
-def measure() -> dict[str, object]:
+def tasks() -> float:
+    """Seconds of a task that does nothing, in a stream of them."""
+    with bayesmf.Ray(workers=2).cluster() as ray:
+        alone = ray.remote(idle)
+        return least(60, lambda: ray.get([alone.remote(None) for _ in range(32)])) / 32
+
+
+def measure() -> Iterator[dict[str, object]]:
+    """Part by part, for on a busy machine Ray may not start."""
     numba.set_num_threads(1)
     many, few = zip(*(rows_kernel(others) for others in OTHERS), strict=True)
-    offset, cut, strip = zip(*(side_kernels(others) for others in OTHERS), strict=True)
-    plain, side = driver(PLAIN), driver(SIDE)
+    offset, strip = zip(*(side_kernels(others) for others in OTHERS), strict=True)
+    yield {"rank": RANK, "other_rows": list(OTHERS), "many_ratings": many, "few_ratings": few,
+           "offset_rating": offset, "strip_rating": strip}  # fmt: skip
     parts = [np.ones(MEGABYTE) for _ in range(8)]
     join = cpu(7, lambda: np.concatenate(parts)) / (8 * parts[0].nbytes)
-    return {
-        "rank": RANK, "other_rows": list(OTHERS), "many_ratings": many, "few_ratings": few,
-        "offset_rating": offset, "cut_row": max(cut), "strip_rating": strip, "driver_row": plain,
-        "driver_row_both": side, "join_byte": join, **on_ray(),
-    }  # fmt: skip
+    yield {"driver_row": driver(PLAIN), "driver_row_both": driver(SIDE), "join_byte": join}
+    yield on_ray(join)
+    yield {"task": tasks()}
 
 
+@dataclass(frozen=True)  # equal if its work is: the driver knows steps by that
 class Watch:
-    """A task that also tells its seconds on the processor, which other programs do not lengthen."""
+    """Work that also tells its seconds on the processor, which other programs do not lengthen."""
 
-    def __init__(self, work: Callable[..., tuple]) -> None:
-        self.work = work
+    work: Callable[..., tuple]
 
     def __call__(self, *given: object) -> tuple:
         start = time.process_time()
@@ -216,7 +236,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Watched(RemoteSide):
-    """A side that notes what its tasks spend."""
+    """A side that notes what its workers spend."""
 
     spent: ClassVar[list[float]] = []
 
@@ -232,7 +252,7 @@ class Watched(RemoteSide):
 
 
 def real(ratings: bayesmf.Ratings, model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of sweeps on a local cluster of two workers, and processor seconds of their tasks."""
+    """Seconds of sweeps on a local cluster of two workers, and processor seconds of their work."""
     times, spent = [], []
     with bayesmf.Ray(workers=2).place(ratings, model) as data:
         data = Data(Watched(**vars(data.user)), Watched(**vars(data.item)), data.mean, data.size)

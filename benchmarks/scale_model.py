@@ -1,8 +1,7 @@
-"""The cost of a sweep on Ray as formulae, and the same by a simulation of its schedule."""
+"""The cost of a sweep on Ray as formulae, and the same for the parts that blocks really have."""
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,11 +24,19 @@ class Cluster:
     machines: int
     cores: int = 16
     link: float = 1.25e9  # 10 Gbit/s
-    a_core: float = 1  # blocks for each core
+    passed_on: bool = True  # an array of Ray's store, by machines that have it
 
     @property
-    def blocks(self) -> int:
-        return round(self.machines * self.cores * self.a_core)
+    def workers(self) -> int:
+        return self.machines * self.cores
+
+    @property
+    def copies(self) -> int:
+        """That leave the driver one after the other until all machines have an array.
+
+        If it is passed on, the holders double each round; if not, the driver sends every copy.
+        """
+        return math.ceil(math.log2(self.machines + 1)) if self.passed_on else self.machines
 
 
 @dataclass(frozen=True)
@@ -56,32 +63,40 @@ class Job:
     def strips(self) -> int:
         return -(-(self.rank + self.joint) // COLUMNS)
 
+    @property
+    def cut(self) -> int:
+        return -(-self.size // COLUMNS) * COLUMNS  # columns of a W that is cut into strips
+
 
 class Step(NamedTuple):
-    """One call of run or run_strips: bytes, and seconds of compute by ratings, rows and tasks."""
+    """One call of run or run_strips: bytes, and seconds of compute by ratings and rows."""
 
     name: str
-    tasks: int
-    machines: int
+    parts: int  # workers that have something to do
     ratings: float
     rows: int
     shared: float  # put once, fetched by each machine, copied by each worker
-    own: float  # of all tasks' own arguments
+    own: float  # of all workers' own arguments
     back: float  # of all results
     rating: float  # seconds
     row: float
-    task: float
-    most: float  # ratings of the row that has most
+    most: float  # ratings that cannot be cut: of the longest row, or of a worker's strips
     side: str
 
     @property
     def work(self) -> float:
-        return self.rating * self.ratings + self.row * self.rows + self.task * self.tasks
+        return self.rating * self.ratings + self.row * self.rows
 
 
 def at(constants: dict, name: str, rows: float) -> float:
     """Seconds a rating when so many rows are gathered from; beyond the last measured, the last."""
     return float(np.interp(np.log(rows), np.log(constants["other_rows"]), constants[name]))
+
+
+def dealt(strips: int, workers: int) -> np.ndarray:
+    """How many strips each worker has."""
+    each = np.array([len(some) for some in np.array_split(np.arange(strips), workers)])
+    return each[each > 0]
 
 
 def steps(job: Job, cluster: Cluster, constants: dict) -> list[Step]:
@@ -90,63 +105,55 @@ def steps(job: Job, cluster: Cluster, constants: dict) -> list[Step]:
     R = job.ratings
     for name, n, m, most in (("user", job.users, job.items, job.most[0]),
                              ("item", job.items, job.users, job.most[1])):  # fmt: skip
-        blocks, side = min(cluster.blocks, n), name in job.sides
+        parts, side = min(cluster.workers, n), name in job.sides
         if side:
+            strips = dealt(job.strips, cluster.workers)
             own = job.strips * 8 * COLUMNS * (n + m + 2)  # residual and W, scales and means
-            found.append(Step(f"{name} W", job.strips, 1, job.strips * R, job.strips, 8 * n, own,
+            found.append(Step(f"{name} W", len(strips), job.strips * R, job.strips, 8 * n, own,
                               job.strips * 8 * COLUMNS * m, at(constants, "strip_rating", n), 0.0,
-                              0.0, R, name))  # fmt: skip
-            found.append(Step(f"{name} offsets", blocks, cluster.machines, R, n, 8 * job.size * m,
-                              8 * n, 8 * job.size * n, at(constants, "offset_rating", m), 0.0,
-                              constants["cut_row"] * m, most, name))  # fmt: skip
+                              strips[0] * R, name))  # fmt: skip
+            found.append(Step(f"{name} offsets", parts, R, n, 8 * job.cut * m, 8 * n,
+                              8 * job.size * n, at(constants, "offset_rating", m), 0.0, most,
+                              name))  # fmt: skip
         prior = 2 * job.size**2 + 2 * job.size
         own = 8 * n * (2 + (job.size if side else 0))  # weight, spread, offset
-        found.append(Step(f"{name} rows", blocks, cluster.machines, R, n,
-                          8 * (m * (job.width + 1) + prior), own, 8 * n * (job.width + 1),
-                          at(constants, "gram_rating", m), constants["row"], 0.0, most,
-                          name))  # fmt: skip
+        found.append(Step(f"{name} rows", parts, R, n, 8 * (m * job.width + prior), own,
+                          8 * n * (job.width + 1), at(constants, "gram_rating", m),
+                          constants["row"], most, name))  # fmt: skip
     return found
 
 
-def rounds(machines: int) -> int:
-    """Who has the shared arrays passes them on: the number that have them doubles each round."""
-    return math.ceil(math.log2(machines + 1))
-
-
 class Seconds(NamedTuple):
-    """Of a step."""
+    """Of a step, one after the other."""
 
     publish: float
     feed: float
     compute: float
     back: float
     join: float
-    total: float
 
 
 def seconds(step: Step, cluster: Cluster, c: dict) -> Seconds:
-    """The closed formula: tasks are fed, computed and sent back, each stage behind the one before.
+    """The closed formula, if the work could be cut into equal parts.
 
-    The longest stage counts in full, of the others one task. The driver makes up tasks while the
-    shared arrays go round, but its link sends the tasks' own arguments after them.
+    The driver puts what is shared once and the machines fetch it; its link sends every worker's
+    own part. All workers copy what is shared, those with nothing to do too.
     """
-    put, around = step.shared * c["put_byte"], rounds(step.machines) * step.shared / cluster.link
-    made, sent = step.tasks * c["task"] + step.own * c["put_byte"], step.own / cluster.link
-    cores = min(step.tasks, step.machines * cluster.cores)
+    around = cluster.copies / cluster.link
     copies = step.own * c["copy_byte"] + step.back * c["return_byte"]
-    even = (step.work + copies) / step.tasks
-    copy = step.shared * c["copy_byte"]
-    compute = copy + max(even * step.tasks / cores, step.rating * step.most + step.task)
-    back = step.back / cluster.link
-    one, last = max(made, sent) / step.tasks, back / step.tasks
-    flow = max(
-        made + even + last,
-        around + sent + even + last,
-        around + one + compute + last,
-        around + one + copy + even + back,
+    even = max((step.work + copies) / step.parts, step.rating * step.most)
+    return Seconds(
+        step.shared * (c["put_byte"] + around),
+        step.own * (c["put_byte"] + 1 / cluster.link) + cluster.workers * c["message"],
+        step.shared * c["copy_byte"] + even,
+        step.back / cluster.link,
+        step.back * c["join_byte"] + c["round_trip"],
     )
-    join = step.back * c["join_byte"] + c["round_trip"]
-    return Seconds(put + around, max(made, sent), compute, back, join, put + flow + join)
+
+
+def wire(found: list[Step], cluster: Cluster) -> float:
+    """Bytes through the driver's link."""
+    return sum(s.shared * cluster.copies + s.own + s.back for s in found)
 
 
 def driver_seconds(job: Job, c: dict) -> float:
@@ -156,42 +163,15 @@ def driver_seconds(job: Job, c: dict) -> float:
 
 
 def simulate(step: Step, ratings: np.ndarray, rows: np.ndarray, cluster: Cluster, c: dict) -> float:
-    """Seconds of a step, event by event.
-
-    Machines that have the shared arrays pass them on. Task b is of machine b modulo machines,
-    where its block is; a core that is free takes the machine's next. Tasks' arguments go through
-    the driver's link one after the other, and so do the results.
-    """
-    holders, arrived = [(step.shared * c["put_byte"], -1)], []  # -1 is the driver
-    sent = holders[0][0]
-    for machine in range(step.machines):
-        start, holder = heapq.heappop(holders)
-        end = start + step.shared / cluster.link
-        sent = end if holder == -1 else sent
-        arrived.append(end)
-        heapq.heappush(holders, (end, holder))
-        heapq.heappush(holders, (end, machine))
-    share = rows / rows.sum()
-    ready, submitted, link = np.empty(len(rows)), step.shared * c["put_byte"], sent
-    for b, part in enumerate(share.tolist()):
-        submitted += c["task"] + step.own * part * c["put_byte"]
-        link = max(link, submitted) + step.own * part / cluster.link
-        ready[b] = link
-    cost = (step.rating * ratings + step.row * rows + step.task
+    """Seconds of a step whose workers have these: results wait for the driver's link."""
+    formula, share = seconds(step, cluster, c), rows / rows.sum()
+    cost = (step.rating * ratings + step.row * rows
             + share * (step.own * c["copy_byte"] + step.back * c["return_byte"]))  # fmt: skip
-    copy = step.shared * c["copy_byte"]
-    done = []
-    for machine in range(step.machines):
-        cores = [(arrived[machine], True)] * cluster.cores
-        for b in range(machine, len(rows), step.machines):
-            free, fresh = heapq.heappop(cores)
-            end = max(free, float(ready[b])) + float(cost[b]) + (copy if fresh else 0.0)
-            heapq.heappush(cores, (end, False))
-            done.append((end, float(share[b])))
     link = 0.0
-    for end, part in sorted(done):
-        link = max(link, end) + step.back * part / cluster.link
-    return link + step.back * c["join_byte"] + c["round_trip"]
+    for b in np.argsort(cost):
+        link = max(link, float(cost[b])) + step.back * float(share[b]) / cluster.link
+    start = formula.publish + formula.feed + step.shared * c["copy_byte"]
+    return start + link + formula.join
 
 
 def law(tail: float, mean: float, most: float) -> float:
@@ -230,47 +210,51 @@ def job_of(ratings: int, shape: str, sides: tuple[str, ...]) -> Job:
 
 
 def cut(found: np.ndarray, job: Job, cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
-    """Ratings and rows of each block."""
-    ends = np.array([end for _, end in spans(found, job.rank, cluster.blocks)])
+    """Ratings and rows of each worker; a multiple of so many blocks gives the same."""
+    ends = np.array([end for _, end in spans(found, job.rank, cluster.workers)])
     sums = np.cumsum(found)[ends - 1]
     return np.diff(sums, prepend=0.0), np.diff(ends, prepend=0).astype(float)
 
 
 def simulated(job: Job, cluster: Cluster, c: dict, cuts: dict) -> float:
-    """Seconds of a sweep; ``cuts`` has the blocks of each side."""
+    """Seconds of a sweep; ``cuts`` has the workers' parts of each side."""
     total = driver_seconds(job, c)
     for step in steps(job, cluster, c):
         if step.name.endswith(" W"):
-            ratings, rows = np.full(step.tasks, job.ratings, float), np.ones(step.tasks)
+            rows = dealt(job.strips, cluster.workers)
+            ratings = rows * float(job.ratings)
         else:
             ratings, rows = cuts[step.side]
-        total += simulate(step._replace(tasks=len(rows)), ratings, rows, cluster, c)
+        total += simulate(step, ratings, rows, cluster, c)
     return total
 
 
 class Memory(NamedTuple):
-    """Bytes: of the driver, of a machine, and of the one that has all indices for W."""
+    """Bytes: of the driver, of a machine, and of one that draws strips of W."""
 
     driver: float
     machine: float
-    with_index: float
+    first: float
 
 
 def memory(job: Job, cluster: Cluster, c: dict) -> Memory:
-    """Blocks both ways (int32 index, int8 value; starts, counts and order of rows), what is in the
-    object store, and the copy of the shared arrays in every worker."""
+    """Blocks both ways (int32 index, int8 value; starts, counts and order of rows), all indices
+    where W is drawn, what is shared, the channels, which stay as large as their largest message,
+    and workers' copies. Workers are on the machines in turn, and the first ones have the strips."""
     K, both = cluster.machines, job.users + job.items
     found = steps(job, cluster, c)
+    shared, own, back = (max(getattr(s, name) for s in found) for name in ("shared", "own", "back"))
     state = 8 * both * (job.width + 3)  # rows, noise, spread, counts
     state += len(job.sides) * 8 * both * job.size  # W and offsets
-    driver = state + max(s.shared + 2 * (s.own + s.back) for s in found)
+    # what is shared is made, then sent; what comes back is joined
+    driver = state + 2 * shared + own + 2 * back
     blocks = (10 * job.ratings + 24 * both) / K
-    machine = max((1 + cluster.cores) * s.shared + 2 * (s.own + s.back) / K
-                  for s in found if s.machines == K)  # fmt: skip
     index = len(job.sides) * (4 * job.ratings + 24 * both / 2)
-    strips = max((s.shared * (1 + s.tasks) + 2 * (s.own + s.back)
-                  for s in found if s.name.endswith(" W")), default=0.0)  # fmt: skip
-    return Memory(driver, blocks + machine, blocks + index + max(machine, strips))
+    everywhere = blocks + (1 + cluster.cores) * shared
+    rows = max(2 * s.own + 3 * s.back for s in found if not s.name.endswith(" W")) / K
+    strips = max((2 * s.own + 3 * s.back for s in found if s.name.endswith(" W")), default=0.0)
+    strips *= dealt(job.strips, cluster.workers)[::K].sum() / job.strips  # of the first machine
+    return Memory(driver, everywhere + rows, everywhere + index + max(rows, strips))
 
 
 class Resident(NamedTuple):
@@ -292,9 +276,9 @@ def resident(job: Job, cluster: Cluster, c: dict) -> Resident:
     gram = at(c, "gram_rating", job.items) + at(c, "gram_rating", job.users / K)
     compute = (job.ratings * gram + c["row"] * (job.users + job.items)) / cores
     compute += up * sums * c["join_byte"] / cluster.cores  # adding, by all cores of a machine
-    network = (V * rounds(K) + up * sums + V) / cluster.link
+    network = (V * cluster.copies + up * sums + V) / cluster.link
     rest = c["driver_row"] * (job.users / K + job.items) + V * (c["put_byte"] + c["copy_byte"])
-    rest += 2 * cluster.blocks * c["task"]
+    rest += 2 * cluster.workers * c["task"]  # this engine has tasks
     blocks = (10 * job.ratings + 24 * (job.users + job.items)) / K
     machine = blocks + 8 * job.users / K * (job.width + 3) + (1 + cluster.cores) * V + 2 * sums
     return Resident(compute + network + rest, compute, network, sums, machine)

@@ -18,11 +18,13 @@ from bayesmf import DataError, Gibbs, Model, Propagation, write
 from bayesmf.cli import main
 from bayesmf.data.cut import part, spans
 from bayesmf.data.shards import Shards, shard
+from bayesmf.engines.crew import in_turn
 from bayesmf.engines.ray import Ray
 from bayesmf.model.state import to_arrays
 from variants import VARIANTS, small_ratings
 
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 TRAIN = small_ratings(60, 40, seed=1)
 ON_RAY = {name: model for name, model in VARIANTS.items() if model.features != "side-only"}
 
@@ -101,7 +103,7 @@ def test_a_run_stopped_on_ray_goes_on_anywhere(cluster, tmp_path):
 def workers():
     """The processes of Ray's workers on this machine that have begun a task."""
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "ray::_work" in line]
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "ray::Worker" in line]
 
 
 def test_a_worker_may_die_in_mid_sweep(cluster):
@@ -125,6 +127,39 @@ def test_a_worker_may_die_in_mid_sweep(cluster):
 
     same(fitted(model, "ray", ratings, sweeps=30, callbacks=[kill]), whole)
     assert killed
+
+
+def _deadly(block, shared, rows):
+    os._exit(1)
+
+
+def test_a_step_that_kills_its_workers_is_not_tried_for_ever(cluster):
+    with Ray().place(TRAIN, Model(rank=2)) as data:
+        counts = data.user.counts.astype(float)
+        with pytest.raises(DataError, match="workers died 5 times in the same step"):
+            data.user.run(_deadly, (counts,), (counts,))
+        (again,) = data.user.run(_plus, (counts,), (counts,))  # others have come
+    np.testing.assert_array_equal(again, counts + counts.sum())
+
+
+def _plus(block, shared, rows):
+    return (rows + shared.sum(),)
+
+
+def test_workers_are_spread_over_the_machines():
+    assert in_turn([["a", "a", "a"], ["b"], [], ["c", "c"]]) == ["a", "b", "c", "a", "c", "a"]
+
+
+def test_what_goes_wrong_in_a_worker_is_raised_here(cluster):
+    with (
+        Ray().place(TRAIN, Model(rank=2)) as data,
+        pytest.raises(ZeroDivisionError),
+    ):
+        data.user.run(_wrong, (), (data.user.counts,))
+
+
+def _wrong(block, rows):
+    return 1 // 0
 
 
 def run(*words, code=0):
@@ -203,6 +238,8 @@ def test_what_cannot_be_done_is_said_in_one_sentence():
         Ray(address="here:1", workers=2)
     with pytest.raises(DataError, match="blocks=0"):
         Ray(blocks=0)
+    with pytest.raises(DataError, match="without ray://"):
+        Ray(address="ray://here:1")
 
 
 def test_without_ray_one_sentence_says_how_to_get_it():

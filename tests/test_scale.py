@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesmf.engines.crew import in_turn
 from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, SideData, random_start
@@ -19,11 +20,21 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 if not FOLDER.exists():
     pytest.skip("the benchmarks are not in this copy", allow_module_level=True)
 sys.path.insert(0, str(FOLDER))
-from scale_model import Cluster, Job, Step, rounds, seconds, simulate, steps  # noqa: E402
+from scale_model import (  # noqa: E402
+    Cluster,
+    Job,
+    Step,
+    dealt,
+    memory,
+    seconds,
+    simulate,
+    steps,
+    wire,
+)
 
 FREE = dict.fromkeys(
-    ("row", "cut_row", "driver_row", "driver_row_both", "task", "round_trip", "put_byte",
-     "copy_byte", "return_byte", "join_byte"), 0.0,
+    ("row", "driver_row", "driver_row_both", "message", "round_trip", "put_byte", "copy_byte",
+     "return_byte", "join_byte"), 0.0,
 )  # fmt: skip
 FREE |= {"other_rows": [1, 10], "gram_rating": [0, 0], "offset_rating": [0, 0],
          "strip_rating": [0, 0]}  # fmt: skip
@@ -72,41 +83,71 @@ def test_the_bytes_of_the_formula_are_those_of_a_sweep(side_of, joint, rank):
     assert seen == [(s.shared, s.own, s.back) for s in steps(job, Cluster(2), FREE)]
 
 
-def step(tasks, machines, **more):
-    given = {"ratings": 1000.0, "rows": tasks, "shared": 0.0, "own": 0.0, "back": 0.0,
-             "rating": 0.01, "row": 0.0, "task": 0.0, "most": 1.0}  # fmt: skip
-    return Step("user rows", tasks, machines, **{**given, **more}, side="user")
+def step(parts, **more):
+    given = {"ratings": 1000.0, "rows": parts, "shared": 0.0, "own": 0.0, "back": 0.0,
+             "rating": 0.01, "row": 0.0, "most": 1.0}  # fmt: skip
+    return Step("user rows", parts, **{**given, **more}, side="user")
 
 
-@pytest.mark.parametrize(("machines", "cores", "each"), [(1, 1, 1), (1, 2, 8), (5, 4, 3)])
-def test_equal_blocks_without_overhead_take_work_over_cores(machines, cores, each):
-    cluster = Cluster(machines, cores, a_core=each)
-    tasks = cluster.blocks
-    one = step(tasks, machines)
-    found = simulate(one, np.full(tasks, 1000 / tasks), np.ones(tasks), cluster, FREE)
-    assert found == pytest.approx(10 / (machines * cores), rel=1e-12)
-    assert seconds(one, cluster, FREE).total == pytest.approx(found, rel=1e-12)
+def both_ways(one, cluster, ratings, constants=FREE):
+    played = simulate(one, ratings, np.ones(len(ratings)), cluster, constants)
+    assert sum(seconds(one, cluster, constants)) == pytest.approx(played, rel=1e-12)
+    return played
 
 
-@pytest.mark.parametrize("machines", [1, 2, 3, 10, 100])
-def test_a_broadcast_doubles_its_holders(machines):
-    cluster = Cluster(machines, 1, link=1.0, a_core=1)
-    one = step(machines, machines, shared=7.0, rating=0.0)
-    found = simulate(one, np.ones(machines), np.ones(machines), cluster, FREE)
-    assert found == 7 * rounds(machines)
+@pytest.mark.parametrize(("machines", "cores"), [(1, 1), (1, 2), (5, 4)])
+def test_equal_parts_without_overhead_take_work_over_cores(machines, cores):
+    cluster = Cluster(machines, cores)
+    workers = cluster.workers
+    found = both_ways(step(workers), cluster, np.full(workers, 1000 / workers))
+    assert found == pytest.approx(10 / workers, rel=1e-12)
+
+
+@pytest.mark.parametrize(("machines", "rounds"), [(1, 1), (2, 2), (3, 2), (10, 4), (100, 7)])
+def test_holders_of_what_is_shared_double_each_round(machines, rounds):
+    one, cluster = step(2 * machines, shared=7.0, rating=0.0), Cluster(machines, 2, link=1.0)
+    assert both_ways(one, cluster, np.ones(2 * machines)) == pytest.approx(7 * rounds, rel=1e-12)
+    assert wire([one], cluster) == 7 * rounds
+
+
+def test_if_nobody_passes_it_on_it_leaves_the_driver_once_for_each_machine():
+    one, cluster = step(20, shared=7.0, rating=0.0), Cluster(10, 2, 1.0, passed_on=False)
+    assert both_ways(one, cluster, np.ones(20)) == pytest.approx(70, rel=1e-12)
+    assert wire([one], cluster) == 70
+
+
+@pytest.mark.parametrize("machines", [1, 2, 5])
+def test_indices_are_where_W_is_drawn_and_nowhere_else(machines):
+    cluster, plain = Cluster(machines, 4), Job(10**6, 300, 200)
+    held = memory(plain, cluster, FREE)
+    assert held.first == held.machine
+    side = Job(10**6, 300, 200, ("user", "item"))
+    more = memory(side, cluster, FREE)
+    assert more.machine - held.machine < 4 * 10**6 <= (more.first - more.machine) / 2
+    places = in_turn([[machine] * cluster.cores for machine in range(machines)])
+    busiest = np.bincount(places[: side.strips], dealt(side.strips, cluster.workers)).max()
+    assert busiest == dealt(side.strips, cluster.workers)[::machines].sum()
+
+
+def test_a_step_costs_a_message_to_each_worker():
+    one, dear = step(8, rating=0.0), FREE | {"message": 3.0, "round_trip": 2.0}
+    assert both_ways(one, Cluster(4, 2), np.ones(8), dear) == pytest.approx(26, rel=1e-12)
 
 
 def test_results_pass_the_drivers_link_one_after_the_other():
-    cluster = Cluster(10, 4, link=1.0, a_core=1)
-    one = step(40, 10, back=80.0)
-    found = simulate(one, np.full(40, 25.0), np.ones(40), cluster, FREE)
+    found = both_ways(step(40, back=80.0), Cluster(10, 4, link=1.0), np.full(40, 25.0))
     assert found == pytest.approx(0.25 + 80, rel=1e-12)
 
 
 def test_one_long_row_holds_up_a_step():
-    cluster = Cluster(4, 2, a_core=4)
-    ratings = np.full(32, 100 / 31)
+    ratings = np.full(8, 100 / 7)
     ratings[0] = 900
-    one = step(32, 4, most=900)
-    assert simulate(one, ratings, np.ones(32), cluster, FREE) == pytest.approx(9.0, rel=1e-12)
-    assert seconds(one, cluster, FREE).total == pytest.approx(9.0, rel=1e-12)
+    assert both_ways(step(8, most=900), Cluster(4, 2), ratings) == pytest.approx(9.0, rel=1e-12)
+
+
+def test_two_workers_draw_three_strips_in_the_time_of_two():
+    job = Job(1000, 30, 20, ("user",))
+    costs = FREE | {"strip_rating": [0.01, 0.01]}
+    W = steps(job, Cluster(1, 2, float("inf")), costs)[0]
+    assert job.strips == 3
+    assert seconds(W, Cluster(1, 2, float("inf")), costs).compute == pytest.approx(20, rel=1e-12)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bayesmf.data.cut import part, spans
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.data.shards import Shards, read_block
+from bayesmf.engines.crew import writable
 from bayesmf.kernels.rows import Observed
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Array, Data, Side, SideData, State, Values, side_data
@@ -107,16 +108,6 @@ def _call(work: Callable[..., Any], *values: Any) -> Any:
     """One task; one thread, for each worker has one core."""
     numba.set_num_threads(1)
     return work(*map(writable, values))
-
-
-def writable(values: Any) -> Any:
-    """Copies of arrays, for those in the object store are read-only and kernels not made for it."""
-    if isinstance(values, np.ndarray):
-        return values.copy()
-    if isinstance(values, tuple):
-        copies = [writable(value) for value in values]
-        return type(values)(*copies) if hasattr(values, "_fields") else tuple(copies)
-    return values
 
 
 @dataclass(frozen=True)
