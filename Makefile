@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser chromium lint types api picture bench-load bench-sweep clean
+.PHONY: demo test test-slow test-browser chromium lint types api picture bench bench-load bench-sweep clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -43,6 +43,10 @@ api: .venv/installed-dev
 # docs/figures/predictions.svg
 picture: .venv/installed-dev
 	$(BIN)/python docs/make_picture.py
+
+# Us and the peers, each in an environment of its own under .bench; hours.
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/peers.py $(BENCH)
 
 bench-sweep: .venv/installed-dev
 	$(BIN)/python benchmarks/sweep.py

@@ -1,0 +1,59 @@
+"""Ours: Gibbs sampling of one of the models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from common import Bench
+
+import bayesmf
+from bayesmf.inference.run import Progress
+from bayesmf.kernels.reduce import predict
+
+bench = Bench()
+MODELS = {
+    "no side": bayesmf.Model(bench.rank, "user-item"),
+    "side": bayesmf.Model(bench.rank, "side"),
+    "both": replace(bayesmf.Model.best(bench.rank), precision="constant"),
+    "default": bayesmf.Model.best(bench.rank),
+}
+# user code
+model = MODELS[bench.set["model"]]
+# end
+few = bayesmf.Ratings.from_triplets(  # imports, and compiles or loads what was compiled
+    users=bench.user[:5000], items=bench.item[:5000], ratings=bench.value[:5000]
+)
+bayesmf.Gibbs(model, sweeps=3, burn_in=1, keep=1, threads=bench.threads).fit(few)
+mean = float(bench.value.mean(dtype=float))
+
+
+def watch(progress: Progress) -> None:
+    user, item = progress.state.user, progress.state.item
+    pairs = bench.test_user, bench.test_item
+
+    def predicted() -> np.ndarray:
+        out = np.empty(len(bench.test_value))
+        predict(*pairs, user.x, item.x, mean, out)
+        return out
+
+    def noise() -> np.ndarray:
+        return 1 / (progress.state.tau * user.noise[pairs[0]] * item.noise[pairs[1]])
+
+    bench.draw(progress.sweep, predicted, noise)
+
+
+bench.ready()
+# user code
+ratings = bayesmf.Ratings.from_triplets(users=bench.user, items=bench.item, ratings=bench.value)
+sampler = bayesmf.Gibbs(model, sweeps=bench.sweeps, burn_in=bench.set["burn_in"],
+                        seed=bench.seed, threads=bench.threads)  # fmt: skip
+fit = sampler.fit(ratings, callbacks=[watch])
+# end
+if bench.judged:
+    with bench.pause():
+        # user code
+        found = fit.predict(np.column_stack([bench.test_user, bench.test_item]))
+        # end
+    bench.coverage(found["mean"].to_numpy(), found["sd"].to_numpy())
+bench.end()
