@@ -24,6 +24,7 @@ from scale_model import (
     driver_seconds,
     job_of,
     memory,
+    on_threads,
     resident,
     seconds,
     simulated,
@@ -168,14 +169,16 @@ def simulate() -> None:
 
 def machines() -> None:
     """How many to use."""
-    c, several = load(), (1, 2, 4, 7, 10, 15, 20, 50, 100)
+    c, several = load(), (1, 2, 3, 4, 7, 10, 15, 20, 50, 100)
     for passed_on in (True, False):
         told = "passed on" if passed_on else "the driver sends every copy"
-        head(f"s a sweep, even, {told}; machines:", "side features", *map(str, several))
+        head(f"s a sweep, even, {told}; machines:", "side features", "threads of one",
+             *map(str, several))  # fmt: skip
         for size, name in product(SIZES, SIDES):
             job = job_of(size, "even", SIDES[name])
-            clusters = (Cluster(K, passed_on=passed_on) for K in several)
-            row(power(size), name, *(short(formula(job, cluster, c)) for cluster in clusters))
+            clusters = [Cluster(K, passed_on=passed_on) for K in several]
+            row(power(size), name, short(on_threads(job, clusters[0], c)),
+                *(short(formula(job, cluster, c)) for cluster in clusters))  # fmt: skip
 
 
 def user_resident() -> None:

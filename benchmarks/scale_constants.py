@@ -20,6 +20,7 @@ from bayesmf.data.ratings import Rows
 from bayesmf.data.synthetic import World, generate
 from bayesmf.engines.crew import Order, writable
 from bayesmf.engines.ray import RemoteSide
+from bayesmf.inference.run import using
 from bayesmf.inference.sweep import gibbs_sweep, prior_of
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Known, draw_rows
@@ -139,8 +140,9 @@ def driver(model: Model, rows: int = 100_000) -> float:
     def sweep() -> None:
         gibbs_sweep(model, data, state, Draws(0, 0, state.sweep + 1), "centred")
 
-    sweep()
-    return cpu(7, sweep) / (2 * rows)
+    with using(1):
+        sweep()
+        return cpu(7, sweep) / (2 * rows)
 
 
 def idle(side: SideData, *given: object) -> tuple[np.ndarray]:
@@ -254,7 +256,7 @@ class Watched(RemoteSide):
 def real(ratings: bayesmf.Ratings, model: Model) -> tuple[np.ndarray, np.ndarray]:
     """Seconds of sweeps on a local cluster of two workers, and processor seconds of their work."""
     times, spent = [], []
-    with bayesmf.Ray(workers=2).place(ratings, model) as data:
+    with using(1), bayesmf.Ray(workers=2).place(ratings, model) as data:  # as a fit does
         data = Data(Watched(**vars(data.user)), Watched(**vars(data.item)), data.mean, data.size)
         state = random_start(model, data, 0)
         for number in range(28):

@@ -162,6 +162,13 @@ def driver_seconds(job: Job, c: dict) -> float:
     return each * (job.users + job.items)
 
 
+def on_threads(job: Job, cluster: Cluster, c: dict) -> float:
+    """A sweep on the threads of one such machine: nothing is sent or copied."""
+    found = steps(job, Cluster(1, cluster.cores), c)
+    each = (max(step.work / step.parts, step.rating * step.most) for step in found)
+    return driver_seconds(job, c) + sum(each)
+
+
 def simulate(step: Step, ratings: np.ndarray, rows: np.ndarray, cluster: Cluster, c: dict) -> float:
     """Seconds of a step whose workers have these: results wait for the driver's link."""
     formula, share = seconds(step, cluster, c), rows / rows.sum()

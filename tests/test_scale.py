@@ -25,7 +25,9 @@ from scale_model import (  # noqa: E402
     Job,
     Step,
     dealt,
+    driver_seconds,
     memory,
+    on_threads,
     seconds,
     simulate,
     steps,
@@ -151,3 +153,13 @@ def test_two_workers_draw_three_strips_in_the_time_of_two():
     W = steps(job, Cluster(1, 2, float("inf")), costs)[0]
     assert job.strips == 3
     assert seconds(W, Cluster(1, 2, float("inf")), costs).compute == pytest.approx(20, rel=1e-12)
+
+
+def test_threads_take_what_workers_take_whose_messages_are_free():
+    job = Job(1000, 30, 20, ("user",), most=(500, 100))
+    costs = FREE | {"row": 0.5, "driver_row": 0.2, "driver_row_both": 0.4,
+                    "gram_rating": [0.01, 0.01], "offset_rating": [0.02, 0.02],
+                    "strip_rating": [0.03, 0.03]}  # fmt: skip
+    free = Cluster(1, 4, float("inf"))
+    found = sum(sum(seconds(step, free, costs)) for step in steps(job, free, costs))
+    assert on_threads(job, free, costs) == pytest.approx(driver_seconds(job, costs) + found)
