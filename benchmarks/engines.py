@@ -192,17 +192,20 @@ def big() -> bayesmf.Ratings:
 CHILD = """
 import sys
 import bayesmf
-def peak():  # getrusage would tell that of the process which started this one, if it was larger
-    return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024
+def told(*names):  # getrusage would tell of the process which started this one, if it was larger
+    status = open("/proc/self/status").read()
+    return [int(status.split(name + ":")[1].split()[0]) / 1024 for name in names]
 from bayesmf.engines.ray import Ray
 import ray
 from bayesmf.inference.gibbs import Gibbs
-before = peak()
+before = told("VmHWM")
 engine = Ray(workers=2) if sys.argv[2] == "ray" else "threads"
 train = bayesmf.Shards.open(sys.argv[1]) if engine != "threads" else bayesmf.load(sys.argv[1])
 model = bayesmf.Model(rank=20, features="side", precision="robust")
-Gibbs(model, sweeps=4, burn_in=2, keep=0, seed=0, engine=engine).fit(train)
-print(f"{before:.0f} {peak():.0f}")
+parts = []
+Gibbs(model, sweeps=4, burn_in=2, keep=0, seed=0, engine=engine).fit(
+    train, callbacks=[lambda progress: parts.append(told("RssFile", "RssShmem"))])
+print(*before, *told("VmHWM"), *map(max, zip(*parts)))
 """
 
 
@@ -218,13 +221,15 @@ def memory() -> None:
         bayesmf.shard(ratings, shards)
         print(f"\n{len(ratings):,} ratings, {needed:,.0f} MB in memory by user and by item\n")
         del ratings
-        head("process", "MB before the fit", "peak MB", "more")
+        head("process", "MB before the fit", "peak MB", "more", "of the peak: libraries' files",
+             "shared with workers")  # fmt: skip
         for engine, data in (("ray", shards), ("threads", path)):
             words = [sys.executable, "-c", CHILD, str(data), engine]
             out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-            before, peak = map(float, out.split())
+            before, peak, *parts = map(float, out.split())
             label = "Ray's driver, from shards" if engine == "ray" else "threads, from parquet"
-            row(label, f"{before:,.0f}", f"{peak:,.0f}", f"{peak - before:,.0f}")
+            row(label, f"{before:,.0f}", f"{peak:,.0f}", f"{peak - before:,.0f}",
+                *(f"{part:,.0f}" for part in parts))  # fmt: skip
 
 
 if __name__ == "__main__":

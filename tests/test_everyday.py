@@ -94,6 +94,21 @@ def test_an_unknown_user_is_one_of_the_prior(name):
         assert abs((table["sd"][place] ** 2 - noise) / doubt - 1) < 0.1
 
 
+@pytest.mark.parametrize("name", ["user side, robust", "no side, truncated"])
+def test_the_noise_of_strangers_is_that_of_the_precisions_prior(name):
+    """Of two strangers: the mean of 1 / (alpha beta tau), alpha and beta from their prior."""
+    model, fit = VARIANTS[name], fitted(name)
+    h, rng = model.hyper, np.random.default_rng(0)
+    alpha = rng.gamma(h.precision_shape, 1 / h.precision_rate, 400_000)
+    if model.precision == "truncated":
+        alpha = alpha[(alpha > model.bounds[0]) & (alpha < model.bounds[1])]
+    tau = np.mean([1 / fit.draws[number].tau for number in range(len(fit.draws))])
+    nobody = np.array([-1], np.int32)
+    noise = fit.posterior.spread(nobody, nobody).noise[0]
+    # 1 / alpha has a sd of at most its mean, so its mean here one of 1 / sqrt(100,000) at most
+    assert abs(noise / (tau * np.mean(1 / alpha) ** 2) - 1) < 4 * 2 / np.sqrt(100_000)
+
+
 def test_unknown_rows_are_wider_than_known_ones():
     fit = fitted("user side, robust")
     user, item = TRAIN.users.values[0], TRAIN.items.values[0]

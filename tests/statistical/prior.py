@@ -24,13 +24,13 @@ def draw_prior(model: Model, data: Data, rng: np.random.Generator) -> State:
 def _draw_side(model: Model, side: Side, data, rng: np.random.Generator) -> None:
     h, rows, size = model.hyper, len(side.x), side.size
     if model.precision != "constant":
-        side.noise[:] = rng.gamma(h.noise_shape, 1 / h.noise_rate, rows)
+        side.noise[:] = rng.gamma(h.precision_shape, 1 / h.precision_rate, rows)
         while model.precision == "truncated":
             low, high = model.bounds
             out = (side.noise < low) | (side.noise > high)
             if not out.any():
                 break
-            side.noise[out] = rng.gamma(h.noise_shape, 1 / h.noise_rate, out.sum())
+            side.noise[out] = rng.gamma(h.precision_shape, 1 / h.precision_rate, out.sum())
     if model.prior == "student-t" and model.has_own(data.name):
         side.spread[:] = rng.gamma(h.student_degrees / 2, 2 / h.student_degrees, rows)
     side.precision[:] = 0.0

@@ -75,12 +75,12 @@ def noise_nodes(model: Model, count: int) -> tuple[np.ndarray, np.ndarray, np.nd
     tau, tau_weight = gamma_nodes(h.noise_shape, h.noise_rate, count)
     one, one_weight = np.ones(1), np.ones(1)
     if model.precision == "robust":
-        one, one_weight = gamma_nodes(h.noise_shape, h.noise_rate, count)
+        one, one_weight = gamma_nodes(h.precision_shape, h.precision_rate, count)
     if model.precision == "truncated":
         low, high = model.bounds
         nodes, weights = np.polynomial.legendre.leggauss(count)
         one = (low + high) / 2 + (high - low) / 2 * nodes
-        one_weight = weights * stats.gamma(h.noise_shape, scale=1 / h.noise_rate).pdf(one)
+        one_weight = weights * stats.gamma(h.precision_shape, scale=1 / h.precision_rate).pdf(one)
         one_weight /= one_weight.sum()
     t, a, b = np.meshgrid(tau, one, one, indexing="ij")
     weight = np.einsum("t,a,b->tab", tau_weight, one_weight, one_weight)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from bayesmf.inference.algorithm import Covariances
 from bayesmf.model.conditionals import second_moments
+from bayesmf.model.joint import noise_prior
 from bayesmf.model.spec import Group, Model
 from bayesmf.model.state import Data, Name, Side, SideData, State
-from bayesmf.prob.distributions import LOG_2PI, Gamma, NormalWishart, TruncatedGamma
+from bayesmf.prob.distributions import LOG_2PI, Gamma, NormalWishart
 
 Array = NDArray[np.float64]
 
@@ -69,14 +70,6 @@ def _side(model: Model, data: SideData, me: Side, q: Beliefs) -> float:
         size = len(me.W) * (me.size - first)
         bound += 0.5 * float(q.cov.W_logdet.sum()) + 0.5 * size * (1 + LOG_2PI)
     return bound
-
-
-def noise_prior(model: Model, rows: int) -> Gamma:
-    """Of alpha_i or beta_j."""
-    shape, rate = np.full(rows, model.hyper.noise_shape), np.full(rows, model.hyper.noise_rate)
-    if model.precision == "truncated":
-        return TruncatedGamma(shape, rate, *model.bounds)
-    return Gamma(shape, rate)
 
 
 def _gammas(prior: Gamma, q: Gamma) -> float:

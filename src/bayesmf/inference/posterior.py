@@ -20,7 +20,6 @@ from bayesmf.inference.joined import joined
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, State, from_arrays, to_arrays
-from bayesmf.prob.distributions import Gamma, TruncatedGamma
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -95,14 +94,11 @@ class Posterior:
         if self.model.precision == "constant":
             value = 1.0
         elif self.model.precision == "robust":
-            gamma = Gamma(np.array([prior.noise_shape]), np.array([prior.noise_rate]))
-            value = float((gamma.rate / np.maximum(gamma.shape - 1, 0.5))[0])
+            value = prior.precision_rate / max(prior.precision_shape - 1, 0.5)
         else:
             low, high = self.model.bounds
             x = np.exp(np.linspace(np.log(max(low, 1e-6)), np.log(high), 2001))
-            cut = TruncatedGamma(np.array([prior.noise_shape]), np.array([prior.noise_rate]), low,
-                                 high)  # fmt: skip
-            weight = x ** (cut.shape[0] - 1) * np.exp(-cut.rate[0] * x)
+            weight = x ** (prior.precision_shape - 1) * np.exp(-prior.precision_rate * x)
             value = float(np.trapezoid(weight / x, x) / np.trapezoid(weight, x))
         return {"user": value, "item": value}
 

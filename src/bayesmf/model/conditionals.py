@@ -55,12 +55,10 @@ def trace_with(matrix: Array, cov: Array) -> Array:
     return out
 
 
-def noise(
-    model: Model, counts: NDArray[np.int64], errors: Array, tau: float
-) -> Gamma | TruncatedGamma:
+def noise(model: Model, counts: NDArray[np.int64], errors: Array, tau: float) -> Gamma:
     """alpha_i ~ Gamma(a + n_i / 2, b + tau / 2 sum_j beta_j e_ij^2), truncated if the model is."""
-    shape = model.hyper.noise_shape + counts / 2
-    rate = model.hyper.noise_rate + tau / 2 * errors
+    shape = model.hyper.precision_shape + counts / 2
+    rate = model.hyper.precision_rate + tau / 2 * errors
     if model.precision == "truncated":
         return TruncatedGamma(shape, rate, *model.bounds)
     return Gamma(shape, rate)

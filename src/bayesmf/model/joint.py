@@ -25,6 +25,15 @@ def log_joint(model: Model, data: Data, state: State) -> float:
     return total
 
 
+def noise_prior(model: Model, rows: int) -> Gamma:
+    """Of alpha_i or beta_j."""
+    h = model.hyper
+    shape, rate = np.full(rows, h.precision_shape), np.full(rows, h.precision_rate)
+    if model.precision == "truncated":
+        return TruncatedGamma(shape, rate, *model.bounds)
+    return Gamma(shape, rate)
+
+
 def _log_likelihood(data: Data, state: State) -> float:
     total = 0.0
     size = state.user.size
@@ -51,13 +60,7 @@ def _log_side(model: Model, side: Side, data: SideData) -> float:
             u = side.own[i, columns]
             total += Gaussian(P, P @ side.mean[columns]).log_density(u)
     if model.precision != "constant":
-        shape, rate = np.full(rows, h.noise_shape), np.full(rows, h.noise_rate)
-        gamma = (
-            TruncatedGamma(shape, rate, *model.bounds)
-            if model.precision == "truncated"
-            else Gamma(shape, rate)
-        )
-        total += float(gamma.log_density(side.noise).sum())
+        total += float(noise_prior(model, rows).log_density(side.noise).sum())
     if model.prior == "student-t" and model.has_own(data.name):
         half = np.full(rows, h.student_degrees / 2)
         total += float(Gamma(half, half).log_density(side.spread).sum())

@@ -33,8 +33,10 @@ class Hyper:
     feature_count: float = 1.0  # beta_0
     feature_degrees: float | None = None  # nu_0; None is one more than the dimension
     feature_scale: float | tuple[float, ...] = 1.0  # the diagonal of scale_0
-    noise_shape: float = 2.0  # of tau and, when they are not constant, of alpha_i and beta_j
+    noise_shape: float = 2.0  # of tau
     noise_rate: float = 2.0
+    precision_shape: float = 2.0  # of alpha_i and beta_j, when they are not constant
+    precision_rate: float = 2.0
     bias_shape: float = 1.0  # of a learned bias precision
     bias_rate: float = 1.0
     bias_mean: float = 0.0  # of a fixed bias prior
@@ -92,8 +94,12 @@ class Model:
 
     @classmethod
     def best(cls, rank: int = 20) -> Model:
-        """The best member known: side features of both sides, p = 0.5, robust, joint bias."""
-        return cls(rank, "side", "both", 0.5, "robust", bias="joint")
+        """The best member known: side features of both sides, p = 0.5, robust, joint bias.
+
+        Its alpha_i and beta_j ~ Gamma(20, 20), where the paper has Gamma(2, 2).
+        """
+        hyper = Hyper(precision_shape=20.0, precision_rate=20.0)
+        return cls(rank, "side", "both", 0.5, "robust", bias="joint", hyper=hyper)
 
     @property
     def size(self) -> int:

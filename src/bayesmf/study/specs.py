@@ -105,9 +105,14 @@ def gibbs(features: str, precision: Precision, lengths: Lengths) -> Run:
     )  # fmt: skip
 
 
+def both_sides_model(precision: Precision, lengths: Lengths) -> Model:
+    """Side features of users and items, p = 1/2, bias as a feature; the paper's priors."""
+    return Model(lengths.rank, "side", "both", 0.5, precision, bias="joint")
+
+
 def both_sides(precision: Precision, lengths: Lengths) -> Run:
-    """Side features of users and items, p = 1/2, bias as a feature."""
-    model = replace(Model.best(lengths.rank), precision=precision)
+    """Sampling of the model with side features of both."""
+    model = both_sides_model(precision, lengths)
     settings = {"sweeps": lengths.sweeps, "burn_in": lengths.burn_in}
     return Run(f"gibbs-both-sides-{precision}", "gibbs", model, settings)
 
@@ -204,7 +209,7 @@ def _cold_start(lengths: Lengths) -> list[Run]:
         "none": model_of("none", "constant", lengths),
         "no-side": model_of("no-side", "constant", lengths),
         "side": model_of("side", "constant", lengths),
-        "both-sides": Model.best(lengths.rank),
+        "both-sides": both_sides_model("robust", lengths),
     }
     return [cold_start(name, model, lengths) for name, model in models.items()]
 
