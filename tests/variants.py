@@ -14,8 +14,8 @@ from bayesmf.model.state import Data, Side, State, random_start, refresh_offset
 
 # Priors with lighter tails than the defaults, so that small worlds have finite moments.
 HYPER = Hyper(feature_mean=0.3, feature_count=3.0, feature_degrees=9.0, feature_scale=0.2,
-              noise_shape=5.0, noise_rate=4.0, precision_shape=4.0,
-              precision_rate=3.0, bias_shape=4.0, bias_rate=2.0, bias_mean=0.2,
+              noise_shape=5.0, noise_rate=4.0, precision_shape=6.0,
+              precision_rate=5.0, bias_shape=4.0, bias_rate=2.0, bias_mean=0.2,
               bias_precision=2.0, student_degrees=6.0)  # fmt: skip
 BASE = Model(rank=2, features="user-item", hyper=HYPER)
 VARIANTS: dict[str, Model] = {

@@ -63,9 +63,9 @@ def quiet_side_features(monkeypatch) -> None:
     right = sweep.draw_centred
 
     def draw(*args):
-        *start, _, residual, W = args
+        *start, _, residual, W, first = args
         still = W.copy()
-        right(*start, False, residual.copy(), still)
+        right(*start, False, residual.copy(), still, first)
         right(*args)
         W[:] = still + 0.9 * (W - still)
 
