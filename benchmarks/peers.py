@@ -101,7 +101,7 @@ def run_all(args: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     reference = ENTRIES[0]
     for turn in range(args.rounds):
-        for entry in chosen(args.peers):
+        for entry in (entry.on(args.data) for entry in chosen(args.peers)):
             path = folder / f"{turn}-{entry.key}.json"
             if path.exists() and "error" not in json.loads(path.read_text()):
                 continue

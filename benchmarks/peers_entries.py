@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -19,6 +19,15 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)
     sampler: bool = False  # runs as many sweeps as are asked for
     step: str = "epoch"
+    elsewhere: dict[str, dict[str, Any]] = field(default_factory=dict)  # options by data set
+
+    def on(self, data: str) -> Entry:
+        """As it runs on a data set."""
+        more = self.elsewhere.get(data)
+        if more is None:
+            return self
+        options = {**self.settings["options"], **more}
+        return replace(self, settings={**self.settings, "options": options})
 
 
 def sgd(key: str, peer: str, model: str, algorithm: str, **options: Any) -> Entry:
@@ -40,10 +49,13 @@ ENTRIES = [
     sgd("surprise-svd-tuned", "surprise", "SVD, tuned", "SVD", n_epochs=60, lr_all=0.005,
         reg_all=0.06),
     sgd("surprise-svdpp", "surprise", "SVD++, defaults", "SVD++", n_epochs=20),
-    sgd("cornac-mf", "cornac", "MF, tuned", "MF", max_iter=80, learning_rate=0.005,
-        lambda_reg=0.06, use_bias=True),
-    sgd("cornac-pmf", "cornac", "PMF", "PMF", max_iter=200, learning_rate=0.001, lambda_reg=0.001),
-    Entry("lenskit-als", "lenskit", "biased ALS", {"options": {"epochs": 20}}),
+    replace(sgd("cornac-mf", "cornac", "MF, tuned", "MF", max_iter=80, learning_rate=0.005,
+                lambda_reg=0.06, use_bias=True),
+            elsewhere={"epinions": {"max_iter": 40, "lambda_reg": 0.1}}),
+    sgd("cornac-pmf", "cornac", "PMF, tuned", "PMF", max_iter=50, learning_rate=0.001,
+        lambda_reg=0.001),
+    Entry("lenskit-als", "lenskit", "biased ALS", {"options": {"epochs": 20}},
+          elsewhere={"epinions": {"regularization": 1.0}}),
     Entry("spark-als", "spark", "ALS, tuned",
           {"options": {"maxIter": 20, "regParam": 0.08}}, step="iteration"),
     Entry("numpyro-svi", "numpyro", "mean field by SVI, 1,500 steps", {"steps": 1500, "every": 100},

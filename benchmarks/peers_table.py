@@ -53,12 +53,20 @@ def middle(values: list[Any]) -> float | None:
 
 
 def user_lines(entry: Entry) -> int:
-    """Lines between `# user code` and `# end`, without blank lines, comments and bookkeeping."""
+    """Lines between `# user code` and `# end`, without blank lines, comments and bookkeeping.
+
+    What is marked `# not counted` is left out, with the block that it opens.
+    """
     text = (HERE / "peers" / f"run_{entry.peer}.py").read_text(encoding="utf-8")
     parts = [re.split(r" *# end\n", part)[0] for part in re.split(r" *# user code\n", text)[1:]]
-    kept = [line.strip() for part in parts for line in part.splitlines()
-            if "# not counted" not in line]  # fmt: skip
-    return sum(1 for line in kept if line and not line.startswith("#"))
+    count, left_out = 0, None  # the indent of what is left out
+    for line in "\n".join(parts).splitlines():
+        indent = len(line) - len(line.lstrip())
+        if left_out is not None and indent > left_out:
+            continue
+        left_out = indent if "# not counted" in line else None
+        count += left_out is None and bool(line.strip()) and not line.strip().startswith("#")
+    return count
 
 
 def version(peer: str) -> str:

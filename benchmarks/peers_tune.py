@@ -2,6 +2,7 @@
 
 ``python benchmarks/peers_tune.py cornac-mf learning_rate=0.01,0.02 lambda_reg=0.03,0.06`` runs all
 combinations on the rest, over the options that peers_entries.py has, and prints their errors.
+``cornac-mf@epinions`` does so on another data set than ml-1m.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ def held_out(folder: Path) -> Path:
 
 
 def main() -> None:
-    (entry,) = chosen(sys.argv[1])
+    key, _, data_set = sys.argv[1].partition("@")
+    (entry,) = chosen(key)
     grid = {name: json.loads(f"[{values}]")
             for name, values in (word.split("=") for word in sys.argv[2:])}  # fmt: skip
     args = argparse.Namespace(rank=20, threads=2, sweeps=SHORT, burn_in=5, quick=False, limit=580)
-    data = held_out(arrays("ml-1m", 0, ROOT))
+    data = held_out(arrays(data_set or "ml-1m", 0, ROOT))
     for values in itertools.product(*grid.values()):
         asked = dict(zip(grid, values, strict=True))
         options = {**entry.settings["options"], **asked}

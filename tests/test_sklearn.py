@@ -26,13 +26,18 @@ def test_it_is_the_sampler_in_other_clothes():
     X, y = pairs()
     estimator = MatrixFactorization(**SMALL).fit(X, y)
     ratings = Ratings.from_triplets(users=X[:, 0], items=X[:, 1], ratings=y)
-    model = Model(2, "user-item", "both", 0.5, bias="learned")
+    model = Model(2, "user-item", "both", 0.5, bias="learned", hyper=Model.best().hyper)
     fit = Gibbs(model, 20, 5).fit(ratings)
     np.testing.assert_array_equal(estimator.predict(X), fit.predict(X)["mean"].to_numpy())
     mean, sd = estimator.predict(X[:3], return_std=True)
     assert (sd > 0).all()
     assert len(mean) == 3
     assert estimator.predict([(999, 999)]).shape == (1,)  # unknown, not an error
+
+
+def test_the_default_is_the_best_model():
+    X, y = pairs()
+    assert MatrixFactorization(rank=2, sweeps=2, burn_in=1).fit(X, y).fit_.model == Model.best(2)
 
 
 def test_parameters_and_clones():

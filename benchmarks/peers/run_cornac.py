@@ -29,8 +29,8 @@ model = algorithm(k=bench.rank, seed=bench.seed, verbose=False, **options)
 model.fit(train)
 
 
-def predicted() -> np.ndarray:  # not counted
-    if algorithm is MF:
+def predicted() -> np.ndarray:
+    if algorithm is MF:  # not counted
         fitted = model.u_factors[bench.test_user] * model.i_factors[bench.test_item]
         biases = model.u_biases[bench.test_user] + model.i_biases[bench.test_item]
         return model.global_mean + biases + fitted.sum(1)

@@ -48,7 +48,7 @@ def advance(state, user, item, value, mean):
     return jax.lax.fori_loop(0, every, body, state)
 
 
-def predicted() -> np.ndarray:  # not counted
+def predicted() -> np.ndarray:
     at = guide.median(svi.get_params(state))
     user, item = bench.test_user, bench.test_item
     biases = at["user_bias"][user] + at["item_bias"][item]

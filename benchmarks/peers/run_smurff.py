@@ -2,7 +2,8 @@
 
 All sweeps are asked for as burn-in: the sampler is the same, but it does not keep every test
 prediction of every sweep (2 GB); the means are taken here. Its own clock of a sweep leaves the
-prediction of the test ratings out, so what step() took beyond that is taken out too.
+prediction of the test ratings and the training error out, so what step() took beyond that is taken
+out too.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def predicted() -> np.ndarray:
     """The last draw's predictions, in the order of the test arrays."""
     global order  # not counted
     items = session.getTestPredictions()
-    if not len(order):
+    if not len(order):  # not counted
         rows, columns = np.array([item.coords for item in items]).T
         order = np.asarray(place[rows, columns]).ravel() - 1
-    out = np.empty(len(order))
-    out[order] = [item.pred_1sample for item in items]
+    out = np.empty(len(order))  # not counted
+    out[order] = [item.pred_1sample for item in items]  # not counted
     return out + mean
 
 
@@ -39,9 +40,7 @@ def step() -> float:
     """One sweep; back comes the variance of the noise."""
     begin = time.perf_counter()
     status = session.step()
-    beyond = time.perf_counter() - begin - status.elapsed_iter
-    if bench.judged:
-        bench.deduct(max(beyond, 0.0))
+    bench.deduct(max(time.perf_counter() - begin - status.elapsed_iter, 0.0))
     return 1 / precision if precision else status.train_rmse**2
 
 

@@ -32,7 +32,8 @@ def main() -> None:
 @click.option(
     "--model",
     type=click.Choice(["none", "no-side", "side", "side-only"]),
-    help="Features.  [default: the best known: side, both, 0.5, robust, joint]",
+    help="Features.  [default: the best known: side, both, 0.5, robust, joint, and a sharper "
+    "prior of the precisions]",
 )
 @click.option("--rank", type=int, default=20, show_default=True, help="Number of features.")
 @click.option("--side-of", type=click.Choice(["user", "item", "both"]), help="Whom they shift.")

@@ -61,7 +61,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         model = Model(
             self.rank, self.features, self.side_of, self.side_power, self.precision,  # type: ignore[arg-type]
-            bias=self.bias,  # type: ignore[arg-type]
+            bias=self.bias, hyper=Model.best().hyper,  # type: ignore[arg-type]
         )  # fmt: skip
         gibbs = Gibbs(model, self.sweeps, self.burn_in, seed=self.seed, threads=self.threads)
         self.fit_ = gibbs.fit(ratings)
