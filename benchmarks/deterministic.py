@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import bayesmf
 from bayesmf import MAP, Gibbs, Model, Variational
-from bayesmf.inference.sweep import gibbs_sweep, sweep
-from bayesmf.inference.variational import MeanField
+from bayesmf.inference.variational.fit import MeanField
 from bayesmf.model.state import Data, random_start
-from bayesmf.prob.draws import Draws
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep, sweep
 
 NONE, NO_SIDE, SIDE = Model(features="none"), Model(features="user-item"), Model()
 PRECISIONS = ("constant", "robust", "truncated")

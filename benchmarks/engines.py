@@ -195,7 +195,7 @@ import bayesmf
 def told(*names):  # getrusage would tell of the process which started this one, if it was larger
     status = open("/proc/self/status").read()
     return [int(status.split(name + ":")[1].split()[0]) / 1024 for name in names]
-from bayesmf.engines.ray import Ray
+from bayesmf.engines.ray.cluster import Ray
 import ray
 from bayesmf.inference.gibbs import Gibbs
 before = told("VmHWM")

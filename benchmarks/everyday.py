@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import bayesmf
-from bayesmf.data.random import generator
-from bayesmf.data.split import cold_start, rank_within_user
+from bayesmf.data.split import cold_start, generator, rank_within_user
 from bayesmf.data.synthetic import World, generate
 
 SIDE = bayesmf.Model(rank=20, features="side")

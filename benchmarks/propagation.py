@@ -15,9 +15,9 @@ import time
 import numpy as np
 
 import bayesmf
-from bayesmf.inference.fitted import SavedFit
-from bayesmf.inference.propagation import Deal, phases
-from bayesmf.inference.run import using
+from bayesmf.fit.fitted import SavedFit
+from bayesmf.inference.propagation.fit import Deal, phases
+from bayesmf.machine import using
 
 MODEL = bayesmf.Model(rank=20, features="user-item")
 ROWS = ("exact", "1x1", "gaussians", "2x2-dense", "4x4-dense", "2x2-even", "4x4-even")

@@ -16,7 +16,7 @@ import numpy as np
 import bayesmf
 from bayesmf import Model
 from bayesmf.data.split import carve
-from bayesmf.evaluation.calibration import log_score
+from bayesmf.evaluation.metrics import log_score
 
 MODELS = {
     "default": Model.best(),

@@ -18,17 +18,17 @@ import numpy as np
 import bayesmf
 from bayesmf.data.ratings import Rows
 from bayesmf.data.synthetic import World, generate
-from bayesmf.engines.crew import Order, writable
-from bayesmf.engines.ray import RemoteSide
-from bayesmf.inference.run import using
-from bayesmf.inference.sweep import gibbs_sweep, prior_of
+from bayesmf.engines.ray.cluster import RemoteSide
+from bayesmf.engines.ray.crew import Order, writable
+from bayesmf.kernels.designs import COLUMNS, draw_centred, offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Known, draw_rows
-from bayesmf.kernels.side import COLUMNS, draw_centred, offsets_of_strips, strips
+from bayesmf.machine import using
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, SideData, random_start, side_data
-from bayesmf.prob.draws import Draws
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep, prior_of
 
 RANK = 20
 PLAIN = Model(rank=RANK, features="user-item", precision="robust")

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmf.data.cut import spans
+from bayesmf.data.io.shards import spans
+from bayesmf.kernels.designs import COLUMNS
 from bayesmf.kernels.gram import padded
-from bayesmf.kernels.side import COLUMNS
 
 SHAPES = {"even": (150, 500), "Netflix": (208, 5654)}  # ratings of a user, of an item
 ACTIVITY, POPULARITY = 1.6, 1.4  # tails of users' and items' counts, as in bayesmf.World

@@ -20,16 +20,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import bayesmf
-from bayesmf.data.sources import find
+from bayesmf.data.io.load import find
 from bayesmf.data.synthetic import World, generate
 from bayesmf.evaluation.diagnostics import effective_sample_size
-from bayesmf.inference.sweep import gibbs_sweep, prior_of
 from bayesmf.kernels.reduce import predict
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, random_start
-from bayesmf.prob.draws import Draws
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep, prior_of
 
 NO_SIDE = Model(features="user-item")
 

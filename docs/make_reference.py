@@ -16,13 +16,13 @@ import click
 
 import bayesmf
 from bayesmf import errors, sklearn
-from bayesmf.cli import main
-from bayesmf.cli_shared import reading_options
-from bayesmf.inference.fitted import Fitted, SavedFit
+from bayesmf.cli.main import main
+from bayesmf.cli.options import reading_options
+from bayesmf.fit.fitted import Fitted, SavedFit
 from bayesmf.inference.gibbs import GibbsFit
-from bayesmf.inference.map import MapFit
-from bayesmf.inference.run import Progress
-from bayesmf.inference.variational import VariationalFit
+from bayesmf.inference.loop import Progress
+from bayesmf.inference.map.fit import MapFit
+from bayesmf.inference.variational.fit import VariationalFit
 
 HERE = Path(__file__).parent
 MADE = "Made from the code by `make api`; change it there."

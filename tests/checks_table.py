@@ -10,9 +10,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from variants import VARIANTS
+from oracle.variants import VARIANTS
 
-LINE = re.compile(r"^tests/(?:statistical/)?(\w+)\.py::(\w+)\[(.+)\] (PASSED|FAILED|SKIPPED)", re.M)
+LINE = re.compile(r"^tests/(?:\w+/)*(\w+)\.py::(\w+)\[(.+)\] (PASSED|FAILED|SKIPPED)", re.M)
 LEAST = 6  # checks of fewer variants than this are left out
 MARKS = {"PASSED": "yes", "FAILED": "NO", "SKIPPED": "-"}
 

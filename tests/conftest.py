@@ -20,7 +20,7 @@ settings.load_profile("fixed")
 @pytest.fixture(scope="module")
 def cluster():
     """A real local Ray of two workers, started once for all tests of a file."""
-    from bayesmf.engines.ray import Ray
+    from bayesmf.engines.ray.cluster import Ray
 
     with Ray(workers=2).cluster() as ray:
         yield ray
@@ -47,7 +47,7 @@ def tiny_fit(tiny_ratings, tmp_path_factory):
     """The folder of a fit to them, with the training ratings."""
     from click.testing import CliRunner
 
-    from bayesmf.cli import main
+    from bayesmf.cli.main import main
 
     out = tmp_path_factory.mktemp("fit") / "out"
     words = ["fit", tiny_ratings, "--model", "side", "--rank", 2, "--sweeps", 30, "--out", out,

@@ -8,7 +8,7 @@ import numpy as np
 from common import Bench
 
 import bayesmf
-from bayesmf.inference.run import Progress
+from bayesmf.inference.loop import Progress
 from bayesmf.kernels.reduce import predict
 
 bench = Bench()

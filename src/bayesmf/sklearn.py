@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.frames import pairs_of
+from bayesmf.data.pairs import pairs_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.inference.gibbs import Gibbs

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bayesmf.report.page import render
-from report_sample import sample_page
+from oracle.report_sample import sample_page
 
 pytestmark = pytest.mark.browser
 

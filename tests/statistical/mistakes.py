@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayesmf.inference import sweep
 from bayesmf.model import conditionals
-from bayesmf.prob.distributions import Gamma
+from bayesmf.model.distributions import Gamma
+from bayesmf.sweep import sweep
 
 
 def wrong_rate(monkeypatch, name: str, factor: float) -> None:

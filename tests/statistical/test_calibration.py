@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, State
-from bayesmf.prob.draws import Draws
-from variants import VARIANTS, small_ratings
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep
+from oracle.variants import VARIANTS, small_ratings
 
 from . import mistakes, prior
 

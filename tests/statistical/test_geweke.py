@@ -12,11 +12,11 @@ import copy
 import numpy as np
 import pytest
 
-from bayesmf.inference import algorithm
-from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.model.state import Data
-from bayesmf.prob.draws import Draws
-from variants import VARIANTS, small_ratings
+from bayesmf.random.draws import Draws
+from bayesmf.sweep import algorithm
+from bayesmf.sweep.sweep import gibbs_sweep
+from oracle.variants import VARIANTS, small_ratings
 
 from . import mistakes, prior
 from .scores import bound

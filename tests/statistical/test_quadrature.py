@@ -13,11 +13,11 @@ from scipy.interpolate import CubicSpline
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, random_start
-from bayesmf.prob.draws import Draws
-from variants import BASE
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep
+from oracle.variants import BASE
 
 from . import mistakes, prior
 from .scores import bound, standard_error

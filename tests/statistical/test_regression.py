@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmf.inference import sweep as sweeping
-from bayesmf.inference.sweep import gibbs_sweep
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, stream
-from bayesmf.prob.draws import Draws
-from variants import VARIANTS, random_state, small_ratings
+from bayesmf.random.draws import Draws
+from bayesmf.sweep import sweep as sweeping
+from bayesmf.sweep.sweep import gibbs_sweep
+from oracle.variants import VARIANTS, random_state, small_ratings
 
 from . import mistakes
 from .scores import bound, standard_error

@@ -14,9 +14,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.random import generator
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
+
+
+def generator(seed: int, stream: int = 0) -> np.random.Philox:
+    """Independent words for every (seed, stream): the two halves of Philox's key."""
+    if not 0 <= seed < 2**64:
+        raise DataError(f"seed {seed}: choose a whole number from 0 to 2^64 - 1")
+    return np.random.Philox(key=seed + (stream << 64))
+
 
 Mask = NDArray[np.bool_]
 PAPER_MIN_ITEM_RATINGS = {"epinions": 1}  # elsewhere 3, as for MovieLens

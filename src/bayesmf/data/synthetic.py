@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
-from bayesmf.data.random import generator
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
+from bayesmf.data.split import generator
 from bayesmf.data.values import compact
 from bayesmf.errors import DataError
 

@@ -1,1 +1,1 @@
-"""Where a sweep runs: threads of this process (``SideData.run``), or Ray."""
+"""Where a sweep runs, other than on the threads of this process."""

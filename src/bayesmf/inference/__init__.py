@@ -1,1 +1,1 @@
-"""Algorithms: each says only what it takes from a conditional."""
+"""The engine protocol, the loop and its checkpoints; Gibbs sampling, variational inference, MAP."""

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.io.shards import WATCHED, Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.shards import WATCHED, Shards
-from bayesmf.engines.resident import ResidentData
-from bayesmf.inference.kept import Kept
-from bayesmf.inference.resident import resident_start, resident_sweep
-from bayesmf.inference.run import Patience, Progress
-from bayesmf.inference.sweep import gibbs_sweep
+from bayesmf.engines.ray.resident import ResidentData
+from bayesmf.engines.ray.resident_sweep import resident_start, resident_sweep
+from bayesmf.fit.kept import Kept
+from bayesmf.inference.loop import Patience, Progress
 from bayesmf.inference.target import Target
 from bayesmf.model.state import Data, State, checked_start, random_start
-from bayesmf.prob.draws import Draws
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep
 
 if TYPE_CHECKING:
     from bayesmf.inference.gibbs import Gibbs

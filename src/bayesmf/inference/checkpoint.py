@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bayesmf
-from bayesmf.atomic import locked, whole_file
+from bayesmf.data.io.atomic import locked, whole_file
+from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.shards import Shards
-from bayesmf.engines.resident import ResidentData
+from bayesmf.engines.ray.resident import ResidentData
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
-from bayesmf.inference.run import Clock
+from bayesmf.inference.loop import Clock
 from bayesmf.inference.target import Moments
 from bayesmf.model.state import State, checked_start, from_arrays, to_arrays
 

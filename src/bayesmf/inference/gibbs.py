@@ -11,29 +11,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.atomic import whole_folder
+from bayesmf.data.io.atomic import whole_folder
+from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.shards import Shards
-from bayesmf.engines.ray import Engine, engine_of
+from bayesmf.engines.ray.cluster import Engine, engine_of
 from bayesmf.errors import DataError
-from bayesmf.inference.algorithm import Form
+from bayesmf.fit.fitted import Fitted
+from bayesmf.fit.kept import Kept
+from bayesmf.fit.posterior import Posterior, affordable, draws_of
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe, opened
-from bayesmf.inference.fitted import Fitted
-from bayesmf.inference.kept import Kept
-from bayesmf.inference.map import map_start
-from bayesmf.inference.posterior import Posterior, affordable, draws_of
-from bayesmf.inference.run import (
-    Callback,
-    Clock,
-    check_parts,
-    check_threads,
-    sweep_first,
-    using,
-)
+from bayesmf.inference.loop import Callback, Clock, check_parts, sweep_first
+from bayesmf.inference.map.fit import map_start
 from bayesmf.inference.target import Moments
+from bayesmf.machine import check_threads, using
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, State, checked_start
+from bayesmf.sweep.algorithm import Form
 
 Array = NDArray[np.float64]
 KEPT = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from bayesmf.kernels import LANES, parallel
 from bayesmf.kernels.lanes import cholesky, inverse
+from bayesmf.machine import LANES, parallel
 
 
 @parallel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from bayesmf.kernels import parallel
+from bayesmf.machine import parallel
 
 DEPTH = 40.0  # a density e^-40 below its maximum adds nothing that doubles can hold
 

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from bayesmf.kernels import LANES, serial
+from bayesmf.machine import LANES, serial
 
 PANEL = 64  # rated rows at a time: with 24 columns, 12 kB, well within the first cache
 AHEAD, LINE = 8, 8  # rows between asking for one and its turn; numbers in a cache line

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bayesmf.kernels import LANES, serial
+from bayesmf.machine import LANES, serial
 
 ROWS = 4
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmf.kernels import serial
+from bayesmf.machine import serial
 
 
 @serial

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.kernels.reduce import weighted_moments
+from bayesmf.model.distributions import Gamma, NormalWishart, TruncatedGamma
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Side, SideData, State
-from bayesmf.prob.distributions import Gamma, Gaussian, NormalWishart, TruncatedGamma
+from bayesmf.model.state import Side
 
 Array = NDArray[np.float64]
 POINTS: Array = np.empty((0, 0))  # covariances of what is known exactly
@@ -90,82 +90,10 @@ def spread(
     return Gamma(shape, (nu + form) / 2)
 
 
-def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
-    """x_i = (gamma_i, S_i) given everything else.
-
-    precision  P_i + alpha_i tau sum_j beta_j z_j z_j',           z_j = (1, T_j)
-    linear     P_i (mu + offset_i) + alpha_i tau sum_j beta_j z_j (r_ij - eta_j)
-
-    where P_i is Lambda, with its features' part times the Student-t scale of row i; or, if the row
-    has a prior of its own, P_i and P_i mu are those of that.
-    """
-    me, other = state.sides(data.name)
-    if data.priors is not None:
-        precision, linear = unpack(data.priors.precision[i]), data.priors.linear[i].copy()
-    else:
-        precision = row_precision(me, i, model, data)
-        linear = precision @ (me.mean + (me.offset[i] if len(me.offset) else 0.0))
-    for j, r in rated(data, i):
-        z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
-        weight = state.tau * me.noise[i] * other.noise[j]
-        precision += weight * np.outer(z, z)
-        linear += weight * z * (r - other.x[j, 0])
-    return Gaussian(precision, linear)
-
-
-def row_precision(me: Side, i: int, model: Model, data: SideData) -> Array:
-    """Lambda of row i: the features' group is scaled by the row's Student-t weight."""
-    out = me.precision.copy()
-    for group in model.groups(data.name):
-        if group.end > 1:
-            columns = slice(group.first, group.end)
-            out[columns, columns] *= me.spread[i]
-    return out
-
-
-def centred_side(state: State, data: SideData, raters: SideData, k: int, model: Model) -> Gaussian:
-    """W_k given the rows S of its side: the likelihood plays no part.
-
-    precision  Lambda_W + sum_i c_i^2 P_i
-    linear     Lambda_W mu_W + sum_i c_i P_i (S_i - mu - offset_i without k's share)
-    """
-    me, _ = state.sides(data.name)
-    columns = slice(model.first_side, me.size)
-    precision = me.W_precision[columns, columns].copy()
-    linear = precision @ me.W_mean[columns]
-    for i, _ in rated(raters, k):
-        c = data.shrink[i]
-        P = row_precision(me, i, model, data)[columns, columns]
-        without = me.offset[i, columns] - c * me.W[k, columns]
-        precision += c * c * P
-        linear += c * P @ (me.x[i, columns] - me.mean[columns] - without)
-    return Gaussian(precision, linear)
-
-
-def free_side(state: State, data: SideData, raters: SideData, k: int, model: Model) -> Gaussian:
-    """W_k given the rows' own part U (non-centred): S moves with W_k.
-
-    precision  Lambda_W + sum_i c_i^2 A_i
-    linear     Lambda_W mu_W + sum_i c_i sum_j w_ij z_j (r_ij - eta_j - z_j'(x_i - c_i W_k))
-    """
-    me, other = state.sides(data.name)
-    columns = slice(model.first_side, me.size)
-    precision = me.W_precision[columns, columns].copy()
-    linear = precision @ me.W_mean[columns]
-    for i, _ in rated(raters, k):
-        c = data.shrink[i]
-        x = me.x[i, : me.size].copy()
-        x[columns] -= c * me.W[k, columns]
-        for j, r in rated(data, i):
-            z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
-            weight = state.tau * me.noise[i] * other.noise[j]
-            precision += c * c * weight * np.outer(z[columns], z[columns])
-            linear += c * weight * z[columns] * (r - other.x[j, 0] - z @ x)
-    return Gaussian(precision, linear)
-
-
-def rated(data: SideData, i: int) -> list[tuple[int, float]]:
-    """The other side's rows that row i has an observation with, and the centred ratings."""
-    o = data.observed
-    span = range(int(o.starts[i]), int(o.starts[i + 1]))
-    return [(int(o.index[p]), float(o.values[p]) - o.mean) for p in span]
+def noise_prior(model: Model, rows: int) -> Gamma:
+    """Of alpha_i or beta_j."""
+    h = model.hyper
+    shape, rate = np.full(rows, h.precision_shape), np.full(rows, h.precision_rate)
+    if model.precision == "truncated":
+        return TruncatedGamma(shape, rate, *model.bounds)
+    return Gamma(shape, rate)

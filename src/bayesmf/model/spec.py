@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.errors import DataError
-from bayesmf.prob.distributions import NormalWishart
+from bayesmf.model.distributions import NormalWishart
 
 Features = Literal["none", "user-item", "side", "side-only"]
 SideOf = Literal["user", "item", "both"]

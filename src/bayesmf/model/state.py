@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
+from bayesmf.kernels.designs import offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Observed, batches
-from bayesmf.kernels.side import offsets_of_strips, strips
 from bayesmf.model.spec import Model
-from bayesmf.prob.draws import Draws
+from bayesmf.random.draws import Draws
 
 Array = NDArray[np.float64]
 Name = Literal["user", "item"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bayesmf.atomic import whole_file, whole_folder
+from bayesmf.data.io.atomic import whole_file, whole_folder
 from bayesmf.report import figures, figures_beyond, tables
 from bayesmf.report.draw import Panel
 from bayesmf.report.findings import findings

@@ -9,23 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from bayesmf.data.random import generator
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import carve, cold_start, rank_within_user
+from bayesmf.data.split import carve, cold_start, generator, rank_within_user
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
-from bayesmf.evaluation.scores import scores
-from bayesmf.inference.fold_in import fold_in
+from bayesmf.evaluation.metrics import scores
+from bayesmf.fit.fold_in import fold_in
 from bayesmf.inference.gibbs import Gibbs
-from bayesmf.inference.map import MAP, PENALTIES, fit_precisions
-from bayesmf.inference.predictive import noise_variance, prediction_variance
-from bayesmf.inference.run import Progress
+from bayesmf.inference.loop import Progress
+from bayesmf.inference.map.fit import MAP, PENALTIES, fit_precisions
 from bayesmf.inference.target import Target
-from bayesmf.inference.variational import Variational
+from bayesmf.inference.variational.draws import noise_variance, prediction_variance
+from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.state import Data, State, to_arrays
-from bayesmf.prob.draws import Draws
+from bayesmf.random.draws import Draws
 from bayesmf.study.record import Arrays, Recorder, Tell
 from bayesmf.study.specs import GIVEN, Run
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.evaluation.frequency import FrequencyBins
-from bayesmf.inference.run import Progress
+from bayesmf.inference.loop import Progress
 from bayesmf.inference.target import Target
 from bayesmf.model.state import Data, State
 from bayesmf.study.specs import Run

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.atomic import whole_file, whole_folder
+from bayesmf.data.io.atomic import to_json, whole_file, whole_folder
 from bayesmf.errors import DataError
 from bayesmf.model.state import State, from_arrays
-from bayesmf.plain import to_json
 
 FORMAT = 1
 STUDY, RESULT, ARRAYS, TIMES = "study.json", "result.json", "arrays.npz", "times.jsonl"

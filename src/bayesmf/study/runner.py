@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import bayesmf
-from bayesmf.atomic import locked
+from bayesmf.data.io.atomic import locked
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.summary import summarise
 from bayesmf.errors import DataError

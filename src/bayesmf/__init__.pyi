@@ -1,0 +1,26 @@
+"""Every public name, once: type checkers read this file, and so does ``__init__.py``."""
+
+from bayesmf.data.io.load import load as load
+from bayesmf.data.io.shards import Shards as Shards
+from bayesmf.data.io.shards import shard as shard
+from bayesmf.data.io.split_files import load_split as load_split
+from bayesmf.data.io.split_files import save_split as save_split
+from bayesmf.data.io.write import write as write
+from bayesmf.data.ratings import Ratings as Ratings
+from bayesmf.data.scale import Scale as Scale
+from bayesmf.data.split import Split as Split
+from bayesmf.data.split import kfold as kfold
+from bayesmf.data.split import split as split
+from bayesmf.engines.ray.cluster import Ray as Ray
+from bayesmf.errors import DataError as DataError
+from bayesmf.errors import OverfittingWarning as OverfittingWarning
+from bayesmf.fit.fitted import load_model as load_model
+from bayesmf.inference.gibbs import Gibbs as Gibbs
+from bayesmf.inference.map.fit import MAP as MAP
+from bayesmf.inference.propagation.fit import Propagation as Propagation
+from bayesmf.inference.variational.fit import Variational as Variational
+from bayesmf.model.spec import Hyper as Hyper
+from bayesmf.model.spec import Model as Model
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,156 @@
+"""How a text file of ratings is laid out, found out from its first lines."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO
+
+from bayesmf.data.io.archive import HEAD
+from bayesmf.errors import DataError
+
+SEPARATORS = ("::", "\t", ",", ";", "|", " ")
+NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space"}
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*|\s*[-+]?(nan|inf|infinity)\s*", re.I)
+BLANK_LINES = re.compile(r"([ \t]*(\r\n|\n|\r))*")
+SAMPLE_RECORDS = 50
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is laid out."""
+
+    separator: str
+    fields: int
+    header: list[str] | None
+    skip: int  # physical lines before the first record
+    first: list[str]  # the first record
+    escaped: bool  # quotes inside quotes are written \" and not ""
+    encoding: str = "utf-8"
+
+    @property
+    def quoted(self) -> bool:
+        """Whether fields may be in quotes."""
+        return takes_quotes(self.separator)
+
+    def named(self) -> str:
+        """The separator in words."""
+        return NAMES.get(self.separator, repr(self.separator))
+
+    def parse(self, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
+        """Every record after the header with the number of its first line; slow."""
+        for _ in range(self.skip):
+            text.readline()
+        for line, fields in parse(text, self.separator, self.escaped):
+            yield self.skip + line, fields
+
+
+def sniff(
+    name: str, head: bytes, separator: str | None, header: bool | None, least: int = 3
+) -> Dialect:
+    """Separator, number of fields (``least`` or more) and header of the file with this ``head``."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{name}: the text is UTF-16; save it as UTF-8")
+    what = "rating" if least == 3 else "pair"
+    if not head.removeprefix(codecs.BOM_UTF8).strip():
+        raise DataError(f"{name}: the file is empty; give one {what} a line")
+    if b"\0" in head:
+        raise DataError(
+            f"{name}: the file is not text (nor parquet, gzip, bzip2 or zip); "
+            "give a ratings table as csv, tsv or parquet"
+        )
+    text = _decoded(head)
+    start = BLANK_LINES.match(text)
+    assert start is not None  # it matches nothing, too
+    blank, text = len(start[0].splitlines()), text[start.end() :]
+    separator = "\t" if separator == "\\t" else separator
+    whole = len(head) < HEAD
+    choices = [separator] if separator else SEPARATORS
+    samples = {choice: _sample(text, choice, whole) for choice in choices}
+    separator = separator or _separator(samples, least)
+    if separator is None or not samples[separator]:
+        first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
+        raise DataError(
+            f"{name}, line {blank + 1}: {short(first_line)} does not split into user"
+            f"{', item and rating' if least == 3 else ' and item'}; separate them by commas, tabs, "
+            "'::' or spaces, or give --separator"
+        )
+    sample, escaped = samples[separator], escapes(text.encode(), separator)
+    first = sample[0][1]
+    if header is None:
+        header = not any(NUMBER.fullmatch(field) for field in first)
+    if not header:
+        return Dialect(separator, len(first), None, blank, first, escaped)
+    if len(sample) == 1 and whole:
+        raise DataError(f"{name}: there is a header but no {what}; check the file")
+    line, record = sample[1] if len(sample) > 1 else (2, [])
+    return Dialect(separator, len(first), first, blank + line - 1, record, escaped)
+
+
+def parse(text: IO[str], separator: str, escaped: bool) -> Iterator[tuple[int, list[str]]]:
+    """Every record that is not an empty line, with the number of its first line."""
+    csv.field_size_limit(1 << 30)
+    if takes_quotes(separator):
+        reader = csv.reader(text, delimiter=separator, escapechar="\\" if escaped else None)
+        line = 1
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+    else:
+        for number, row in enumerate(text, 1):
+            row = row.rstrip("\r\n")
+            if row.strip() if separator == " " else row:
+                yield number, row.split(None if separator == " " else separator)
+
+
+def takes_quotes(separator: str) -> bool:
+    """Whether fields may be in quotes; formats with '::' or spaces know no quotes."""
+    return len(separator) == 1 and separator.isascii() and separator != " "
+
+
+def escapes(text: bytes, separator: str) -> bool:
+    """Whether quotes inside quotes are written \\" here.
+
+    A field may also just end in a backslash, so only \\" with more of the field behind it tells.
+    """
+    behind = rb'[^"\r\n' + re.escape(separator.encode()) + b"]"
+    return b'\\"' in text and re.search(rb'\\"' + behind, text) is not None
+
+
+def short(text: str, most: int = 40) -> str:
+    """A value for a message, in quotes and not too long."""
+    return repr(text if len(text) <= most else text[: most - 3] + "...")
+
+
+def _decoded(head: bytes) -> str:
+    """The head as UTF-8, of which the last character may be cut, or else as Latin-1."""
+    try:
+        return codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+    except UnicodeDecodeError:
+        return head.decode("latin-1")
+
+
+def _sample(text: str, separator: str, whole: bool) -> list[tuple[int, list[str]]]:
+    """The first records under a separator; the last of a text that was cut may be half a one."""
+    escaped = escapes(text.encode(), separator)
+    records = parse(io.StringIO(text, newline=""), separator, escaped)
+    sample = list(itertools.islice(records, SAMPLE_RECORDS))
+    return sample if whole or len(sample) < 2 else sample[:-1]
+
+
+def _separator(samples: Mapping[str, list[tuple[int, list[str]]]], least: int) -> str | None:
+    """The first that cuts all records alike, into enough fields; else the first line.
+
+    Spaces come last: a table with another separator may well have blanks in its fields.
+    """
+    usable = [s for s, sample in samples.items() if sample and len(sample[0][1]) >= least]
+    if len(usable) > 1 and " " in usable:
+        usable.remove(" ")
+    alike = [s for s in usable if len({len(fields) for _, fields in samples[s]}) == 1]
+    return next(iter(alike + usable), None)

@@ -1,0 +1,109 @@
+"""Downloads that resume where they broke off and are checked before they are believed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bayesmf.data.io.atomic import unwritable
+from bayesmf.errors import DataError
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes so far and, if the server tells, the bytes in all."""
+
+
+class Unreachable(DataError):
+    """The server cannot be had; the caller knows how to do without it."""
+
+
+TRIES = 3
+CHUNK = 1 << 16
+TIMEOUT = (10, 30)  # seconds to connect, and between two packets
+
+
+def download(url: str, path: Path, known_hash: str | None, progress: Progress | None) -> Path:
+    """Fetch ``url`` into ``path`` unless it is there already with the right hash.
+
+    A transfer that breaks off leaves ``path``.part, from which the next call goes on.
+    """
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    part = path.with_name(path.name + ".part")
+
+    def resume(url: str, output: str, _: Any) -> None:
+        _fetch(url, part, progress)
+        os.replace(part, output)
+
+    try:
+        pooch.retrieve(url, known_hash, fname=path.name, path=path.parent, downloader=resume)
+    except ValueError as error:
+        if isinstance(error, requests.RequestException) or "hash" not in str(error):
+            raise
+        raise wrong_checksum(url) from None
+    except OSError as error:
+        if isinstance(error, requests.RequestException):
+            raise
+        raise unwritable(path, error) from None
+    return path
+
+
+def wrong_checksum(url: str) -> DataError:
+    """The error for a file that arrived whole but is not the one that was published."""
+    return DataError(
+        f"{url}: the checksum of what arrived is not the published one, so it was thrown away; "
+        "try again later or fetch the file by hand"
+    )
+
+
+def _fetch(url: str, part: Path, progress: Progress | None) -> None:
+    """Bring ``part`` up to the whole file, resuming a few times if the transfer breaks."""
+    import requests
+
+    for attempt in range(TRIES):
+        try:
+            _transfer(url, part, progress)
+            return
+        except requests.HTTPError as error:
+            raise Unreachable(f"{url} answered {error.response.status_code}") from None
+        except requests.RequestException:
+            started = part.exists() and part.stat().st_size > 0
+            if not started:
+                raise Unreachable(f"cannot reach {urlsplit(url).netloc}") from None
+            if attempt == TRIES - 1:
+                raise DataError(
+                    f"{url}: the transfer broke off after {part.stat().st_size:,} bytes; run the "
+                    "same command again to go on from there"
+                ) from None
+
+
+def _transfer(url: str, part: Path, progress: Progress | None) -> None:
+    import requests
+
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as reply:
+        if reply.status_code == 416 and have:  # what is there is not the beginning of this file
+            part.unlink()
+            _transfer(url, part, progress)
+            return
+        reply.raise_for_status()
+        if reply.status_code != 206:
+            have = 0
+        length = reply.headers.get("Content-Length")
+        total = None if length is None else have + int(length)
+        with open(part, "ab" if have else "wb") as file:
+            for chunk in reply.iter_content(CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                if progress is not None:
+                    progress(have, total)
+        if total is not None and have != total:
+            raise requests.ConnectionError("the transfer ended early")

@@ -1,0 +1,324 @@
+"""Ratings files: read whole columns at a time, without a loop per row.
+
+The fast path gives the text to Arrow. Only when something is wrong does a second, slow pass over
+the file go line by line, to name the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from bayesmf.data.columns import ROLES, Columns, Role, recognise
+from bayesmf.data.ids import to_arrow
+from bayesmf.data.io.archive import PARQUET, Source, in_memory, open_source
+from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
+from bayesmf.errors import DataError
+
+INTEGER = re.compile(r"[-+]?\d{1,18}")
+BLOCK = 1 << 20
+UNIT = b"\x1f"  # stands in for separators that Arrow cannot take
+
+
+def read_columns(
+    path: Path,
+    given: Mapping[Role, str | int | None],
+    separator: str | None = None,
+    header: bool | None = None,
+    member: str | None = None,
+) -> Columns:
+    """The columns of a csv, tsv, MovieLens, space-separated or parquet file."""
+    source = open_source(path, member)
+    head = source.head()
+    if head.startswith(PARQUET):
+        return _read_parquet(source, given)
+    dialect = sniff(source.name, head, separator, header)
+    where = f"{source.name}, line {max(dialect.skip, 1)}"
+    if dialect.header is not None:
+        roles = recognise(dialect.header, given, where)
+    else:
+        roles = _by_position(dialect, given, where)
+    table, dialect = _read_text(source, dialect, roles)
+
+    def place(row: int) -> str:
+        for number, (line, _) in enumerate(_records(source, dialect)):
+            if number == row:
+                return f"{source.name}, line {line}"
+        return source.name
+
+    pa.default_memory_pool().release_unused()  # the raw text, as large as the file
+    if table.num_rows == 0:
+        raise DataError(f"{source.name}: there is a header but no rating; check the file")
+    time = table["time"] if "time" in roles else None
+    return Columns(table["user"], table["item"], table["rating"], time, place, untyped=True)
+
+
+def read_pairs(
+    path: Path,
+    given: Mapping[Role, str | int | None],
+    separator: str | None = None,
+    header: bool | None = None,
+    member: str | None = None,
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """The user and the item column of a file of the same kinds; other columns are left out."""
+    wanted: tuple[Role, Role] = ("user", "item")
+    source = open_source(path, member)
+    head = source.head()
+    if head.startswith(PARQUET):
+        names, table = _parquet(source, given, wanted)
+        roles = recognise(names, given, source.name, wanted)
+        if table.num_rows == 0:
+            raise DataError(f"{source.name}: there is no pair in the table; check the file")
+        user, item = (table[names[roles[role]]] for role in wanted)
+        return user, item
+    dialect = sniff(source.name, head, separator, header, least=2)
+    where = f"{source.name}, line {max(dialect.skip, 1)}"
+    if dialect.header is not None:
+        roles = recognise(dialect.header, given, where, wanted)
+    else:
+        names = [str(k + 1) for k in range(dialect.fields)]
+        asked = {role: given.get(role) or k for k, role in enumerate(wanted, 1)}
+        roles = recognise(names, asked, where, wanted)
+    table, _ = _read_text(source, dialect, roles)
+    return table["user"], table["item"]
+
+
+def _read_parquet(source: Source, given: Mapping[Role, str | int | None]) -> Columns:
+    names, table = _parquet(source, given, ROLES)
+    roles = recognise(names, given, source.name)
+
+    def column(role: Role) -> Any:
+        return to_arrow(table[names[roles[role]]], role, place) if role in roles else None
+
+    def place(row: int) -> str:
+        return f"{source.name}, row {row + 1}"
+
+    return Columns(column("user"), column("item"), column("rating"), column("time"), place)
+
+
+def _parquet(
+    source: Source, given: Mapping[Role, str | int | None], asked: Sequence[Role]
+) -> tuple[list[str], pa.Table]:
+    """The names of all columns, and those that play a role."""
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(source.path if source.path else in_memory(source))
+        names = file.schema_arrow.names
+        roles = recognise(names, given, source.name, asked)
+        wanted = [names[k] for k in roles.values()]
+        if any(names.count(name) > 1 for name in wanted):
+            raise DataError(f"{source.name}: two columns have the same name; rename one")
+        table = file.read(columns=wanted)
+        table.validate(full=True)  # that text is text, among others
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        told = str(error).splitlines()[0]
+        raise DataError(
+            f"{source.name}: not a readable parquet file ({told}); write it again"
+        ) from None
+    return names, table
+
+
+def _by_position(
+    dialect: Dialect, given: Mapping[Role, str | int | None], where: str
+) -> dict[Role, int]:
+    """Without a header: user, item, rating and perhaps time, in this order, unless given."""
+    names = [str(k + 1) for k in range(dialect.fields)]
+    asked = {role: name for role, name in given.items() if name is not None}
+    if dialect.fields < 3:
+        raise DataError(
+            f"{where}: found {dialect.fields} fields separated by {dialect.named()}; "
+            "a rating needs three: user, item, rating"
+        )
+    if dialect.fields > 4 and not {"user", "item", "rating"} <= asked.keys():
+        raise DataError(
+            f"{where}: there are {dialect.fields} fields and no header to tell them apart; "
+            "give --user-col, --item-col and --rating-col as numbers from 1"
+        )
+    defaults: dict[Role, str | int | None] = {"user": 1, "item": 2, "rating": 3}
+    if dialect.fields == 4:
+        defaults["time"] = 4
+    taken = {str(name) for name in asked.values()}
+    usable = {role: k for role, k in defaults.items() if str(k) not in taken or role in asked}
+    return recognise(names, {**usable, **asked}, where)
+
+
+def _read_text(
+    source: Source, dialect: Dialect, roles: Mapping[Role, int]
+) -> tuple[pa.Table, Dialect]:
+    """Parse; again if the text turns out to be Latin-1, or to escape its quotes further down."""
+    try:
+        with source.reading() as stream:
+            watched = _Watched(stream, dialect)
+            table = _parse_text(watched, dialect, roles)
+    except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error) and dialect.encoding == "utf-8":
+            _refuse_mixed_encodings(source)
+            return _read_text(source, replace(dialect, encoding="latin-1"), roles)
+        raise _diagnose(source, dialect, roles, str(error)) from None
+    if watched.escapes and not dialect.escaped:
+        return _read_text(source, replace(dialect, escaped=True), roles)
+    if dialect.quoted and watched.quotes % 2:
+        _refuse_open_quote(source, dialect)
+    return table, dialect
+
+
+def _parse_text(stream: _Watched, dialect: Dialect, roles: Mapping[Role, int]) -> pa.Table:
+    from pyarrow import csv as arrow_csv
+
+    names = [f"column {k}" for k in range(dialect.fields)]
+    for role, k in roles.items():
+        names[k] = role
+    types = {"user": pa.string(), "item": pa.string(), "rating": pa.float64()}
+    if _seconds(dialect, roles):  # else Arrow finds the type, and keeps all blocks until it has
+        types["time"] = pa.int64()
+    return arrow_csv.read_csv(
+        stream,
+        read_options=arrow_csv.ReadOptions(
+            column_names=names, skip_rows=dialect.skip, block_size=BLOCK, encoding=dialect.encoding
+        ),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=dialect.separator if dialect.quoted else UNIT.decode(),
+            quote_char='"' if dialect.quoted else False,
+            escape_char="\\" if dialect.escaped and dialect.quoted else False,
+            newlines_in_values=dialect.quoted,
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(roles),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _seconds(dialect: Dialect, roles: Mapping[Role, int]) -> bool:
+    """Whether times are whole numbers, as far as the first record tells."""
+    k = roles.get("time")
+    return (
+        k is not None and k < len(dialect.first) and INTEGER.fullmatch(dialect.first[k]) is not None
+    )
+
+
+class _Watched(io.RawIOBase):
+    """A stream that counts quotes as they pass, and turns odd separators into one Arrow takes."""
+
+    def __init__(self, stream: IO[bytes], dialect: Dialect) -> None:
+        self.stream, self.dialect, self.ready = stream, dialect, b""
+        self.quotes, self.escapes = 0, False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self.ready:
+            self.ready = self._next()
+        size = len(self.ready) if size < 0 else size
+        out, self.ready = self.ready[:size], self.ready[size:]
+        return out
+
+    def _next(self) -> bytes:
+        block = self.stream.read(BLOCK)
+        if self.dialect.quoted:
+            self.quotes += block.count(b'"')
+            self.escapes = self.escapes or escapes(block, self.dialect.separator)
+            return block
+        block += self.stream.readline()  # never half a separator
+        if self.dialect.separator == " ":
+            return _squeeze(block)
+        return block.replace(self.dialect.separator.encode(self.dialect.encoding), UNIT)
+
+
+def _squeeze(block: bytes) -> bytes:
+    """Runs of spaces and tabs to one separator, and none at the ends of a line."""
+    block = block.replace(b" ", UNIT).replace(b"\t", UNIT)
+    ends = (UNIT + UNIT, UNIT + b"\n", UNIT + b"\r", b"\n" + UNIT)
+    if any(run in block for run in ends) or block[:1] == UNIT:
+        block = re.sub(rb"\x1f+", UNIT, block)
+        block = re.sub(rb"(?m)^\x1f|\x1f(?=\r?$)", b"", block)
+    return block
+
+
+def _records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """Every record with the number of its line; slow, for naming the place of an error."""
+    encoding = dialect.encoding.replace("utf-8", "utf-8-sig")
+    with source.reading() as stream:
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+        yield from dialect.parse(text)
+
+
+def _refuse_open_quote(source: Source, dialect: Dialect) -> None:
+    """A quote that is never closed makes one field of the rest of the file."""
+    last = dialect.skip + 1
+    for line, _ in _records(source, dialect):
+        last = line
+    with source.reading() as stream:
+        text = io.TextIOWrapper(stream, encoding="latin-1", newline="")
+        for _ in range(last - 1):
+            text.readline()
+        try:
+            list(csv.reader(text, delimiter=dialect.separator, strict=True,
+                            escapechar="\\" if dialect.escaped else None))  # fmt: skip
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise DataError(
+                    f"{source.name}, line {last}: a quote opens here and is never closed; close "
+                    "it, or double it if it belongs to the text"
+                ) from None
+
+
+def _refuse_mixed_encodings(source: Source) -> None:
+    """Text that is not UTF-8 is taken for Latin-1, but not if other lines of it are UTF-8."""
+    bad, good = None, False
+    with source.reading() as stream:
+        for number, line in enumerate(stream, 1):
+            if line.isascii():
+                continue
+            try:
+                line.decode("utf-8")
+                good = True
+            except UnicodeDecodeError:
+                bad = bad or number
+    if bad and good:
+        raise DataError(
+            f"{source.name}, line {bad}: the line is not UTF-8 but others are; save the whole file "
+            "as UTF-8"
+        )
+
+
+def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Role, int], told: str) -> DataError:
+    """The first line that Arrow could not take, and why."""
+    if "straddl" in told:
+        if dialect.quoted:
+            _refuse_open_quote(source, dialect)
+        return DataError(f"{source.name}: a line is longer than 1 MB; give one rating a line")
+    for line, fields in _records(source, dialect):
+        where = f"{source.name}, line {line}"
+        if len(fields) != dialect.fields:
+            joined = short(dialect.separator.join(fields))
+            return DataError(
+                f"{where}: {joined} has {len(fields)} fields where the first line has "
+                f"{dialect.fields}; correct the line (fields are separated by {dialect.named()})"
+            )
+        rating = fields[roles["rating"]]
+        if not rating.strip():
+            return DataError(f"{where}: the rating is missing; leave out pairs without a rating")
+        if not NUMBER.fullmatch(rating):
+            return DataError(
+                f"{where}: the rating {short(rating)} is not a number; write it like 4 or 3.5"
+            )
+        if _seconds(dialect, roles) and not INTEGER.fullmatch(fields[roles["time"]]):
+            return DataError(
+                f"{where}: the time {short(fields[roles['time']])} is not whole seconds like the "
+                "first; correct it, or ignore times with --time-col none (time='none' in Python)"
+            )
+    return DataError(
+        f"{source.name}: cannot be read as a table ({told.splitlines()[0]}); check its layout"
+    )

@@ -1,0 +1,1 @@
+"""The engine on Ray: workers on any number of machines."""

@@ -1,0 +1,205 @@
+"""The sweep for very many users: their rows stay where their ratings are.
+
+A user step is one task for each block of users. It sees the items, the users' prior and tau, draws
+the block's rows, and leaves them where they are. Back come sums over the block: the moments of the
+rows for mu and Lambda, and for every item j the Gram matrix sum_i alpha_i v_i v_i' over its raters,
+v_i = (1, S_i, r_ij - gamma_i). Of an item's conditional and its errors nothing else depends on the
+users. So what travels in a sweep grows with the items, not with the users.
+
+Draws are those of ``sweep``, by the users' numbers. Sums go by blocks, so their last digits, and
+after some sweeps all digits, depend on how the users are cut; on nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.engines.ray.resident import Block, Held, ResidentData, ResidentSide, Sums
+from bayesmf.errors import DataError
+from bayesmf.kernels.rows import Known, draw_from_grams, pack_grams
+from bayesmf.model.conditionals import POINTS, second_moments
+from bayesmf.model.spec import Model
+from bayesmf.model.state import START, Side, SideData, State, random_start, start_rows
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.algorithm import Sampling
+from bayesmf.sweep.sweep import (
+    fix_hyper,
+    prior_of,
+    take_hyper,
+    update_hyper,
+    update_noise,
+    update_rows,
+    update_spread,
+    update_tau,
+    weights_of,
+)
+
+Array = NDArray[np.float64]
+ATTEMPTS = 3  # at a sweep, and then at all that led to it
+
+
+class Shared(NamedTuple):
+    """What a user step sees besides its block."""
+
+    model: Model
+    draws: Draws
+    x: Array  # of the items
+    noise: Array
+    mean: Array  # of the users' prior
+    precision: Array
+    tau: float
+
+
+def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> State:
+    """``random_start``, the users' rows made by their blocks."""
+    nobody = SideData("user", None, data.user.counts[:0], data.user.power)
+    state = random_start(model, replace(data, user=nobody), seed, chain)
+    draws = Draws(seed, chain, parameter=START)
+    rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
+    state.user = ResidentSide(data, state.user.mean, state.user.precision, rows)
+    return state
+
+
+def _begin(block: Block, model: Model, draws: Draws) -> Held:
+    first = block.users.observed.first
+    x = start_rows(model, block.users.counts, replace(draws, first=first))
+    return Held(x, np.ones(len(x)), np.ones(len(x)))
+
+
+def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
+    """Draw everything once, as ``sweep`` does; changes ``state`` in place.
+
+    Rows that died with their machine are made again: the sweeps since the last state that the
+    driver held whole (of a kept draw, of a checkpoint, or the start) are redone with the same
+    draws.
+    """
+    if not isinstance(state.user, ResidentSide):
+        since = copy.deepcopy(state)
+        state.user = _scattered(data, state.user)
+        state.user.since = since
+    elif state.user.here:
+        state.user.since = copy.deepcopy(replace(state, user=state.user.plain()))
+    again = partial(_again, model, data, state, state.user.since, draws)
+    try:
+        _sweep(model, data, state, draws)
+    except data.workers.lost:
+        again()
+    state.user.redo = again
+
+
+def _scattered(data: ResidentData, user: Side) -> ResidentSide:
+    """Rows that the driver has, brought to the blocks."""
+    rows = [data.workers.put(Held(user.x[a:b], user.noise[a:b], user.spread[a:b]))
+            for a, b in data.spans]  # fmt: skip
+    return ResidentSide(data, user.mean, user.precision, rows)
+
+
+def _again(
+    model: Model, data: ResidentData, state: State, since: State | None, draws: Draws
+) -> None:
+    """The state after the sweep of ``draws``, from an earlier one or from the random start."""
+    assert isinstance(state.user, ResidentSide)
+    for _ in range(ATTEMPTS):
+        with contextlib.suppress(*data.workers.lost):
+            new = (resident_start(model, data, draws.seed, draws.chain) if since is None
+                   else copy.deepcopy(since))  # fmt: skip
+            user = new.user = (new.user if isinstance(new.user, ResidentSide)
+                               else _scattered(data, new.user))  # fmt: skip
+            for sweep in range(new.sweep + 1, draws.sweep + 1):
+                _sweep(model, data, new, replace(draws, sweep=sweep))
+            state.user.mean, state.user.precision = user.mean, user.precision
+            state.user.put(user.rows, user.moments)
+            state.item, state.tau, state.sweep = new.item, new.tau, new.sweep
+            return
+    raise DataError(
+        f"machines that held users' rows were lost {ATTEMPTS} times over; when the cluster is "
+        "stable, go on from the checkpoint (resume=True)"
+    )
+
+
+def _sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
+    """A sweep, begun again if a worker dies: the rows of the last one are still there as a rule."""
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(*data.workers.lost):
+            return _once(model, data, state, draws)
+    return _once(model, data, state, draws)
+
+
+def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
+    user, item, algorithm, workers = state.user, state.item, Sampling(draws), data.workers
+    assert isinstance(user, ResidentSide)
+    _update_prior(model, data, user, algorithm)
+    shared = workers.put(
+        Shared(model, draws, item.x, item.noise, user.mean, user.precision, state.tau)
+    )
+    made = [workers.step(_users, block, rows, shared)
+            for block, rows in zip(data.blocks, user.rows, strict=True)]  # fmt: skip
+    grams, *moments = data.summed([sums for _, sums in made])
+    user.put([rows for rows, _ in made], tuple(moments))
+    update_hyper(model, data.item, item, algorithm)
+    prior, errors = prior_of(model, data.item, item), np.empty(len(item.x))
+    item.x = np.zeros_like(item.x)
+    draw_from_grams(grams, state.tau * item.noise, prior, algorithm.place("item", "rows"), item.x,
+                    errors)  # fmt: skip
+    update_noise(model, data.item, item, errors, state, algorithm)
+    update_tau(model, data, errors, state, algorithm)
+
+
+def _update_prior(
+    model: Model, data: ResidentData, user: ResidentSide, algorithm: Sampling
+) -> None:
+    """mu and Lambda of the users, from the blocks' moments."""
+    if user.moments is None:
+        user.moments = data.summed([data.workers.call(_moments, rows, model) for rows in user.rows])
+    moments: Sequence[Any] = user.moments
+    for number, group in enumerate(model.groups("user")):
+        if group.hyper is None:
+            fix_hyper(model, user, group)
+        else:
+            weight, total, scatter, *moments = moments
+            conditional = group.hyper.posterior(weight, total, scatter, len(data.user.counts))
+            take_hyper("user", user, group, number, conditional, algorithm)
+
+
+def _moments(rows: Held, model: Model) -> Sums:
+    """sum w, sum w x and sum w x x' of every group whose prior is not fixed."""
+    found: list[Sums] = [
+        second_moments(group, rows.x, weights_of(rows.spread, group), POINTS)
+        for group in model.groups("user")
+        if group.hyper is not None
+    ]
+    return sum(found, ())
+
+
+def _users(block: Block, rows: Held, shared: Shared) -> tuple[Held, Sums]:
+    """The user step of a block: its new rows; the items' Gram matrices and the rows' moments."""
+    model, data = shared.model, block.users
+    algorithm = Sampling(replace(shared.draws, first=data.observed.first))
+    me = _side(rows, shared.mean, shared.precision)
+    items = Held(shared.x, shared.noise, np.ones(len(shared.x)))
+    state = State(me, _side(items, shared.mean, shared.precision), shared.tau)
+    for group in model.groups("user"):
+        update_spread(model, "user", me, group, algorithm)
+    errors = update_rows(model, data, me, state.item, state, algorithm)
+    update_noise(model, data, me, errors, state, algorithm)
+    new = Held(me.x, me.noise, me.spread)
+    grams = np.empty((len(shared.x), (me.size + 1) * (me.size + 2) // 2))
+    known = Known.of(me.x, me.noise, POINTS)
+    pack_grams(block.items, known, me.size, state.width(), grams)
+    return new, (grams, *_moments(new, model))
+
+
+def _side(rows: Held, mean: Array, precision: Array) -> Side:
+    """Rows without side features."""
+    size = len(mean)
+    none = np.zeros((0, size))
+    return Side(rows.x, mean, precision, rows.noise, rows.spread, none, np.zeros(size),
+                np.eye(size), none)  # fmt: skip

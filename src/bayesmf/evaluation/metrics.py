@@ -1,0 +1,55 @@
+"""How good predictions and their intervals are, overall and by user frequency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from bayesmf.evaluation.frequency import FrequencyBins
+
+Array = NDArray[np.float64]
+LEVELS = (0.5, 0.8, 0.95)
+
+
+def inside(values: Array, mean: Array, sd: Array, level: float) -> NDArray[np.bool_]:
+    """Whether each value is in the central interval of its Gaussian that should hold ``level``."""
+    return np.asarray(np.abs(values - mean) <= stats.norm.ppf(0.5 + level / 2) * sd)
+
+
+def log_score(values: Array, mean: Array, sd: Array) -> Array:
+    """log N(value | mean, sd), value by value; more is better."""
+    return np.asarray(stats.norm.logpdf(values, mean, sd), float)
+
+
+def crps(values: Array, mean: Array, sd: Array) -> Array:
+    """The continuous ranked probability score of a Gaussian, value by value; less is better.
+
+    sd [ z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi) ],  z = (value - mean) / sd
+    """
+    z = (values - mean) / sd
+    score = z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi)
+    return np.asarray(sd * score, float)
+
+
+def scores(values: Array, bins: FrequencyBins, mean: Array, variance: Array) -> dict[str, Any]:
+    """RMSE, MAE, log score, CRPS and coverage of Gaussian predictions."""
+    sd = np.sqrt(variance)
+    error = mean - values
+    measured = {
+        "mae": np.abs(error),
+        "log score": log_score(values, mean, sd),
+        "crps": crps(values, mean, sd),
+        **{f"coverage {level:g}": inside(values, mean, sd, level).astype(float)
+           for level in LEVELS},
+    }  # fmt: skip
+    facts: dict[str, Any] = {
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "by bin": {"rmse": bins.rmse(error).tolist()},
+    }
+    for name, each in measured.items():
+        facts[name] = float(each.mean())
+        facts["by bin"][name] = bins.mean(each).tolist()
+    return facts

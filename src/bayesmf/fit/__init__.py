@@ -1,0 +1,1 @@
+"""What a fit can do: predict, recommend, explain, fold in, evaluate, and be saved."""

@@ -1,0 +1,122 @@
+"""Why a prediction is what it is: its parts, and what each of the user's ratings adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.fit.posterior import Posterior
+from bayesmf.model.state import Data, State, from_arrays, refresh_offset
+
+Array = NDArray[np.float64]
+
+
+def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) -> dict[str, Array]:
+    """The parts of one prediction, draw by draw (or at the centre); they add up to it.
+
+    mean + user bias + item bias + U_i'T_j + offset_i'T_j
+    """
+    found: dict[str, list[float]] = {}
+    data = None if rated is None else Data.of(rated, posterior.model, posterior.mean).user
+    for state in _states(posterior):
+        x, y = state.user.x[user], state.item.x[item]
+        size = posterior.model.size
+        offset = np.zeros(size)
+        if data is not None and len(state.user.W):
+            state.user.offset = np.zeros((len(data.counts), size))
+            refresh_offset(state.user, data)
+            offset = state.user.offset[user]
+        values = {
+            "mean": posterior.mean,
+            "user bias": x[0] - offset[0],
+            "item bias": y[0],
+            "own features": float((x[1:size] - offset[1:]) @ y[1:size]),
+            "side features": float(offset[0] + offset[1:] @ y[1:size]),
+        }
+        for name, value in values.items():
+            found.setdefault(name, []).append(float(value))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def _states(posterior: Posterior) -> Iterator[State]:
+    """What a prediction is the mean of."""
+    if posterior.centre is not None:
+        yield from_arrays(posterior.centre)
+        return
+    for number in range(len(posterior)):
+        yield posterior.state(number)
+
+
+def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
+    """What each of the user's ratings adds to the prediction, averaged over the draws.
+
+    Given the items, a user's vector is linear in the ratings: with z_k = (1, T_k),
+
+    x_i = P_i^-1 [ Lambda (mu + offset_i) + tau alpha_i sum_k beta_k z_k (r_ik - mean - eta_k) ]
+
+    so rating k adds z_j' P_i^-1 tau alpha_i beta_k z_k (r_ik - mean - eta_k), and by its side
+    features, when there are some, z_j' P_i^-1 Lambda c_i W_k.
+    """
+    model, size = posterior.model, posterior.model.size
+    rows = rated.by_user
+    span = slice(rows.starts[user], rows.starts[user + 1])
+    which, values = rows.index[span], np.asarray(rows.values[span], float)
+    total = np.zeros(len(which))
+    own = model.features == "none" or model.has_own("user")
+    free = slice(0, size if own and model.features != "none" else 1)
+    c = float(max(len(which), 1)) ** -model.side_power
+    count = 0
+    for state in _states(posterior):
+        count += 1
+        me, other = state.user, state.item
+        z = other.x[which, :size].copy()
+        z[:, 0] = 1.0
+        goal = other.x[item, :size].copy()
+        goal[0] = 1.0
+        weight = state.tau * me.noise[user] * other.noise[which]
+        prior = np.zeros((size, size))
+        for group in model.groups("user"):
+            columns = slice(group.first, group.end)
+            scale = me.spread[user] if group.end > 1 else 1.0
+            prior[columns, columns] = scale * me.precision[columns, columns]
+        P = prior + (z * weight[:, None]).T @ z
+        lever = np.zeros(size)
+        lever[free] = np.linalg.solve(P[free, free], goal[free])
+        added = weight * (z @ lever) * (values - posterior.mean - other.x[which, 0])
+        if len(me.W):
+            first = model.first_side
+            direct = prior @ lever
+            if not own:  # S is the offset itself, and the bias makes room for it
+                direct = goal - lever[0] * weight @ z
+            added += c * me.W[which, first:] @ direct[first:]
+        total += added
+    return total / count
+
+
+def explain(
+    posterior: Posterior, user: int, item: int, rated: Ratings | None, most: int = 5
+) -> dict[str, Any]:
+    """Parts of a prediction with their spread, and the ratings that matter most to it."""
+    parts = parts_of(posterior, user, item, rated)
+    if rated is None and posterior.model.has_side("user"):  # what was rated is not at hand
+        parts["features"] = parts.pop("own features") + parts.pop("side features")
+    told: dict[str, Any] = {
+        "prediction": float(sum(values.mean() for values in parts.values())),
+        "parts": {name: {"mean": float(values.mean()), "sd": float(values.std())}
+                  for name, values in parts.items()},
+    }  # fmt: skip
+    if rated is not None:
+        rows = rated.by_user
+        span = slice(rows.starts[user], rows.starts[user + 1])
+        added = shares(posterior, user, item, rated)
+        order = np.argsort(-np.abs(added), kind="stable")[:most]
+        told["ratings"] = [
+            {"item": rated.items.values.item(int(rows.index[span][k])),
+             "rating": float(rows.values[span][k]), "adds": float(added[k])}
+            for k in order
+        ]  # fmt: skip
+    return told

@@ -1,0 +1,130 @@
+"""The best items for each user, in blocks: never a dense array of all users and items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+from bayesmf.fit.posterior import Posterior
+from bayesmf.kernels.ranking import largest, leave_out
+from bayesmf.model.state import Name
+from bayesmf.random.draws import Draws
+
+Floats = NDArray[np.float32]
+Index = NDArray[np.int32]
+RankBy = Literal["mean", "lower", "thompson"]
+CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
+CAUTION = 1.0  # standard deviations below the mean, for "lower"
+
+
+def recommend(
+    posterior: Posterior, user: Index, n: int, rank_by: RankBy = "mean",
+    seen: Ratings | None = None, candidates: Index | None = None, seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Index, Floats]:  # fmt: skip
+    """Items (positions; -1 where there are no more) and their scores, best first.
+
+    "mean" ranks by the expected rating, "lower" by one standard deviation of the prediction below
+    it, "thompson" by one draw, chosen anew for each user, so that what is not known gets tried.
+    """
+    if rank_by not in ("mean", "lower", "thompson"):
+        raise DataError(f"rank_by={rank_by!r}: choose one of mean, lower, thompson")
+    if n < 1:
+        raise DataError(f"n={n}: choose 1 or more")
+    items = np.arange(len(posterior.items), dtype=np.int32) if candidates is None else candidates
+    n = min(n, len(items))
+    best = np.full((len(user), n), -1, np.int32)
+    scores = np.full((len(user), n), np.nan, np.float32)
+    draws = posterior.draws
+    if posterior.centre is not None and rank_by == "mean":
+        draws = {name: values[None] for name, values in posterior.centre.items()}
+    rated = np.where(posterior.item_counts[items] > 0, items, -1)
+    y = _wide(posterior, draws, "item", rated)
+    cautious = _for_strangers(posterior, user, rated) if rank_by == "lower" else None
+    chosen = (Draws(seed).of(61).uniforms(len(user))[:, 0] * len(posterior)).astype(int)
+    place = np.full(len(posterior.items), -1)
+    place[items] = np.arange(len(items))
+    rows = max(CELLS // max(*y.shape, 1), 1)
+
+    def fill(begin: int) -> None:
+        span = slice(begin, begin + rows)
+        x = _wide(posterior, draws, "user", user[span])
+        block = _scores(x, y, posterior.model.size + 1, rank_by, chosen[span])
+        if cautious is not None:
+            block[:, rated < 0] = cautious[0][span, None]
+            block[user[span] < 0] = cautious[1]
+        if seen is not None:
+            leave_out(block, user[span], seen.by_user.starts, seen.by_user.index, place)
+        top = np.empty((len(block), n), np.int64)
+        largest(block, top)
+        best[span] = items[top]
+        scores[span] = np.take_along_axis(block, top, axis=1) + np.float32(posterior.mean)
+
+    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        try:
+            for number, _ in enumerate(pool.map(fill, range(0, len(user), rows)), 1):
+                if progress is not None:
+                    progress(min(number * rows, len(user)), len(user))
+        except BaseException:  # Ctrl-C does not wait for all the others
+            pool.shutdown(cancel_futures=True)
+            raise
+    best[~np.isfinite(scores)] = -1
+    return best, scores
+
+
+def _for_strangers(posterior: Posterior, user: Index, item: Index) -> list[Floats]:
+    """The lower scores of a new item by user, and of a new user by item: their doubt is wider."""
+    out = []
+    for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
+        spread = posterior.spread(users, items)
+        score = spread.mean - posterior.mean - CAUTION * np.sqrt(spread.doubt)
+        out.append(score.astype(np.float32))
+    return out
+
+
+def _wide(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: Index) -> Floats:
+    """(bias, 1, S) of users or (1, bias, T) of items in every draw, side by side.
+
+    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger.
+    """
+    count, width = len(draws["tau"]), posterior.model.size + 1
+    out = np.ones((len(rows), count, width), np.float32)
+    columns = [0, *range(2, width)] if name == "user" else range(1, width)
+    strangers = rows < 0
+    for k in range(count):
+        out[:, k, columns] = draws[f"{name}.x"][k][rows]
+        if strangers.any():
+            mean = posterior.stranger(draws, k, name)[0]
+            out[:, k, columns] = np.where(strangers[:, None], mean, out[:, k, columns])
+    return out.reshape(len(rows), -1)
+
+
+def _scores(x: Floats, y: Floats, width: int, rank_by: RankBy, chosen: NDArray[Any]) -> Floats:
+    count = x.shape[1] // width
+    parts = [slice(k * width, (k + 1) * width) for k in range(count)]
+    if rank_by == "mean":
+        return np.asarray(x @ y.T / np.float32(count))
+    total: Floats = np.zeros((len(x), len(y)), np.float32)
+    if rank_by == "thompson":
+        for k in np.unique(chosen):
+            mine = chosen == k
+            total[mine] = x[mine, parts[k]] @ y[:, parts[k]].T
+        return total
+    squares: Floats = np.zeros_like(total)
+    for part in parts:
+        draw = x[:, part] @ y[:, part].T
+        total += draw
+        draw *= draw
+        squares += draw
+    total /= count
+    squares /= count
+    squares -= total * total
+    total -= np.float32(CAUTION) * np.sqrt(np.maximum(squares, 0))
+    return total

@@ -1,0 +1,130 @@
+"""The one loop: sweeps, callbacks, and the reasons to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from bayesmf.data.io.shards import Shards
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+from bayesmf.model.state import State
+
+
+@contextlib.contextmanager
+def sweep_first() -> Iterator[None]:
+    """Ctrl-C is heard after the sweep that is under way, a second one at once.
+
+    A sweep that was broken off is neither a draw nor a place to go on from.
+    """
+    usual = signal.default_int_handler
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not usual:
+        yield  # whoever listens instead knows what to do
+        return
+    heard: list[int] = []
+
+    def listen(number: int, frame: FrameType | None) -> None:
+        if heard:
+            usual(number, frame)
+        heard.append(number)
+
+    signal.signal(signal.SIGINT, listen)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if heard:
+        raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; what a callback sees after every sweep."""
+
+    chain: int  # from 0
+    chains: int
+    sweep: int  # done in this chain
+    sweeps: int  # of each chain, at most
+    seconds: float  # since the start
+    rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
+    validation: float | None = None  # the same on the validation ratings
+    stage: str = "sampling"  # or what else is being done, such as "MAP, penalty 10"
+    state: State | None = None  # to look at, not to change
+
+
+Callback = Callable[[Progress], bool | None]
+"""Called after every sweep; returning True ends the run with what there is."""
+
+
+def check_parts(train: Ratings | Shards, **parts: Ratings | None) -> None:
+    """Refuse test or validation ratings that number users or items in another way."""
+    for name, part in parts.items():
+        if part is None:
+            continue
+        if part.users != train.users or part.items != train.items:
+            raise DataError(
+                f"the {name} ratings have other users or items than the training ratings; cut both "
+                "from one table, as bayesmf.split does"
+            )
+        if name == "validation" and not len(part):
+            raise DataError("there are no validation ratings; hold some out, or leave them out")
+
+
+def record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
+    """Add what is known after one sweep to the curves."""
+    for name, value in facts.items():
+        trace.setdefault(name, []).append(value)
+
+
+class Clock:
+    """Decides after every sweep whether to go on."""
+
+    def __init__(self, callbacks: Sequence[Callback], budget: float | None) -> None:
+        self.callbacks, self.budget = list(callbacks), budget
+        self.start = time.perf_counter()
+        self.earlier = 0.0  # spent by the calls that this one goes on from
+        self.reason = ""
+
+    @property
+    def seconds(self) -> float:
+        """Spent on the run."""
+        return self.earlier + self._since
+
+    @property
+    def left(self) -> float | None:
+        """Of the budget, which is that of this call."""
+        return None if self.budget is None else max(self.budget - self._since, 0.0)
+
+    @property
+    def _since(self) -> float:
+        return time.perf_counter() - self.start
+
+    def stops(self, progress: Progress) -> bool:
+        """Tell the callbacks, and ask them and the budget."""
+        asked = [callback(progress) for callback in self.callbacks]
+        if any(asked):
+            self.reason = "a callback ended it"
+        elif self.left == 0.0:
+            self.reason = "the time was up"
+        return bool(self.reason)
+
+
+class Patience:
+    """Notices that the validation error has not fallen by ``least`` for ``sweeps`` sweeps."""
+
+    def __init__(self, sweeps: int = 50, least: float = 1e-5) -> None:
+        self.sweeps, self.least = sweeps, least
+        self.best, self.at, self.seen = float("inf"), 0, 0
+
+    def ends(self, error: float) -> bool:
+        """Whether it has run out, after one more sweep."""
+        self.seen += 1
+        if error < self.best - self.least:
+            self.best, self.at = error, self.seen
+        return self.seen - self.at >= self.sweeps

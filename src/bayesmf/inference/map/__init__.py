@@ -1,0 +1,1 @@
+"""MAP estimation in the paper's three stages."""

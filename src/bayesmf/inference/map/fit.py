@@ -1,0 +1,305 @@
+"""MAP estimation in the paper's three stages: biases, features, precisions.
+
+Stages one and two minimise one energy, by batch gradient descent with momentum or coordinate by
+coordinate from the shared conditionals (alternating least squares):
+
+E = 1/2 sum e_ij^2 + penalty_b / 2 (|gamma|^2 + |eta|^2) + penalty / 2 (|U|^2 + |V|^2 + |W|^2)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.split import carve
+from bayesmf.errors import DataError
+from bayesmf.fit.fitted import Fitted
+from bayesmf.fit.posterior import Posterior, draws_of
+from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
+from bayesmf.inference.map.descent import Momentum, energy, residuals
+from bayesmf.inference.target import Target
+from bayesmf.machine import check_threads, using
+from bayesmf.model.spec import Model
+from bayesmf.model.state import Data, State, random_start
+from bayesmf.sweep.algorithm import Modes
+from bayesmf.sweep.sweep import update_rows, update_side
+
+Array = NDArray[np.float64]
+PENALTIES = (5.0, 10.0, 20.0, 40.0)
+MIDDLE, ENOUGH = 20.0, 20  # the penalty when there are fewer ratings than this to choose it by
+
+
+@dataclass
+class MapFit(Fitted):
+    """A MAP estimate, and how it was reached."""
+
+    model: Model
+    state: State
+    penalty: float  # of the features
+    trace: dict[str, list[float]]  # by sweep of the features' stage: energy and errors
+    test_rmse: float | None
+    sweeps: int  # of the features' stage, all penalties together
+    seconds: float
+    stopped: str  # why it ended before its time, or nothing
+    centred: float  # the mean of the ratings it was made from
+    predictions: Array | None = None  # of the test ratings
+    known: Posterior | None = None
+
+    @property
+    def posterior(self) -> Posterior:  # type: ignore[override]
+        """The one point that is known."""
+        assert self.known is not None
+        return self.known
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"inference": "map", "penalty": self.penalty, "stopped": self.stopped}
+
+
+@dataclass(frozen=True)
+class MAP:
+    """A MAP estimate: ``MAP(model).fit(train, test)``.
+
+    ``method="momentum"`` is the paper's: biases first, then features with the biases held, until
+    the validation error rises. ``"coordinate"`` solves for one row at a time and needs fewer
+    sweeps. Without a ``penalty``, one is chosen by the validation error; the validation ratings
+    are a tenth of the training ratings unless they are given.
+    """
+
+    model: Model = field(default_factory=Model.best)
+    method: Literal["coordinate", "momentum"] = "coordinate"
+    penalty: float | None = None  # of the features; None: the best of 5, 10, 20 and 40
+    bias_penalty: float = 3.0
+    hold_biases: bool | None = None  # None: as the method has it
+    sweeps: int | None = None  # at most; None: 60 by coordinates, 1000 by momentum
+    seed: int = 0
+    threads: int | None = None  # None: all
+
+    def __post_init__(self) -> None:
+        check_threads(self.threads)
+        if self.method not in ("coordinate", "momentum"):
+            raise DataError(f"method={self.method!r}: choose one of coordinate, momentum")
+        for name in ("penalty", "bias_penalty"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise DataError(f"{name}={value}: choose a number above 0")
+        if self.sweeps is not None and self.sweeps < 1:
+            raise DataError(f"sweeps={self.sweeps}: choose 1 or more")
+
+    def fit(
+        self,
+        train: Ratings,
+        test: Ratings | None = None,
+        *,
+        validation: Ratings | None = None,
+        patience: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        budget: float | None = None,
+    ) -> MapFit:
+        """Estimate, and return the point.
+
+        - ``test``: its error is recorded at every sweep.
+        - ``validation``: the ratings to choose the penalty and the number of sweeps by. By
+          coordinates and without it, a tenth of ``train`` is held out for that, and then the
+          estimate is made again on all of ``train``.
+        - ``patience``: sweeps without a lower validation error before the end: 3 by coordinates,
+          20 by momentum.
+        - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
+        """
+        check_parts(train, test=test, validation=validation)
+        with using(self.threads):
+            clock = Clock(callbacks, budget)
+            part, judge = train, validation
+            if validation is None and len(train) >= ENOUGH:
+                part, judge = carve(train, 0.1, self.seed)
+            return self._choose(train, part, judge, test, patience, clock)
+
+    def _choose(
+        self, train: Ratings, part: Ratings, judge: Ratings | None, test: Ratings | None,
+        patience: int | None, clock: Clock,
+    ) -> MapFit:  # fmt: skip
+        penalties = PENALTIES if judge is not None else (MIDDLE,)
+        if self.penalty is not None:
+            penalties = (self.penalty,)
+        patience = patience or (3 if self.method == "coordinate" else 20)
+        done, best = 0, None
+        try:
+            for penalty in penalties:
+                waiting = Patience(patience, least=1e-5)
+                run = self._stages(penalty, part, judge, test, waiting, clock)
+                done += run.sweeps
+                if best is None or waiting.best < best[0]:
+                    best = (waiting.best, waiting.at, run)
+                if clock.reason or self.model.features == "none":
+                    break
+            assert best is not None
+            if part is not train and self.method == "coordinate" and not clock.reason:
+                again = replace(self, sweeps=max(best[1], 1))
+                run = again._stages(best[2].penalty, train, None, test, None, clock)
+                done += run.sweeps
+                best = (best[0], best[1], run)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            clock.reason = "interrupted"
+        run = best[2]
+        run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
+        run.threads = self.threads
+        run.known = _posterior(self.model, train, run)
+        return run
+
+    def _stages(
+        self, penalty: float, train: Ratings, judge: Ratings | None, test: Ratings | None,
+        waiting: Patience | None, clock: Clock,
+    ) -> MapFit:  # fmt: skip
+        data = Data.of(train, self.model)
+        state = random_start(self.model, data, self.seed)
+        self._penalise(state, penalty)
+        targets = {name: Target(r, data) for name, r in (("test", test), ("validation", judge))
+                   if r is not None and len(r)}  # fmt: skip
+        fit_biases(self.model, data, state)
+        trace: dict[str, list[float]] = {}
+        best = copy.deepcopy(state)
+        at = done = 0
+        most = self.sweeps or (60 if self.method == "coordinate" else 1000)
+        if self.model.features == "none":
+            most = 0
+            if waiting is not None and "validation" in targets:
+                waiting.ends(targets["validation"].error(state))
+        step = self._stepper(data, state)
+        try:
+            for number in range(1, most + 1):
+                value = step()
+                done = number
+                record(trace, {"energy": value})
+                record(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
+                judged = trace.get("validation rmse")
+                if waiting is not None and judged:
+                    ends = waiting.ends(judged[-1])
+                    if waiting.at == waiting.seen:
+                        best, at = copy.deepcopy(state), number
+                    if ends:
+                        break
+                elif _flat(trace["energy"]):
+                    break
+                progress = Progress(0, 1, number, most, clock.seconds,
+                                    trace["test rmse"][-1] if "test" in targets else None,
+                                    judged[-1] if judged else None,
+                                    f"MAP, penalty {penalty:g}", state)  # fmt: skip
+                if clock.stops(progress):
+                    break
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            clock.reason = "interrupted"
+        if at:
+            state = best
+        fit_precisions(self.model, data, state)
+        rmse = targets["test"].error(state) if "test" in targets else None
+        shown = targets["test"].predict(state) if "test" in targets else None
+        return MapFit(self.model, state, penalty, trace, rmse, done, clock.seconds, clock.reason,
+                      data.mean, shown)  # fmt: skip
+
+    def _penalise(self, state: State, penalty: float) -> None:
+        for side in (state.user, state.item):
+            diagonal = np.full(side.size, penalty)
+            diagonal[0] = self.bias_penalty
+            side.precision[:] = np.diag(diagonal)
+            side.W_precision[:] = penalty * np.eye(side.size)
+
+    def _stepper(self, data: Data, state: State) -> Any:
+        hold = self.hold_biases if self.hold_biases is not None else self.method == "momentum"
+        if self.method == "momentum":
+            return Momentum(self.model, data, state, hold).step
+        if hold:
+            raise DataError("coordinates solve for biases and features together; use momentum")
+
+        def step() -> float:
+            coordinate_sweep(self.model, data, state)
+            return energy(data, state)
+
+        return step
+
+
+def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
+    """The estimate as the one draw of a posterior.
+
+    The energy has penalties where a posterior has precisions: those are tau times these.
+    """
+    state = copy.deepcopy(fit.state)
+    for side in (state.user, state.item):
+        side.precision *= state.tau
+        side.W_precision *= state.tau
+    whole = Posterior.of(model, train, draws_of(state), state)
+    return replace(whole, mean=fit.centred)
+
+
+def coordinate_sweep(model: Model, data: Data, state: State) -> None:
+    """Every row, and every side feature, to the minimum of the energy given the others."""
+    modes = Modes()
+    for mine, other in ((data.user, data.item), (data.item, data.user)):
+        me, others = state.sides(mine.name)
+        if model.has_side(mine.name):
+            update_side(model, mine, other, me, others, state, modes)
+        update_rows(model, mine, me, others, state, modes)
+
+
+def fit_biases(model: Model, data: Data, state: State, tolerance: float = 1e-9) -> None:
+    """Stage one: the biases alone, with every feature at zero; the features are put back."""
+    kept = [(side.x.copy(), side.offset.copy()) for side in (state.user, state.item)]
+    for side in (state.user, state.item):
+        side.x[:, 1:] = 0.0
+        side.offset[:] = 0.0
+    plain = replace(model, features="none")
+    Momentum(plain, data, state, hold_biases=False).run(tolerance)
+    for side, (x, offset) in zip((state.user, state.item), kept, strict=True):
+        side.x[:, 1:], side.offset[:] = x[:, 1:], offset
+
+
+def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e-4) -> None:
+    """Stage three: 1/alpha_i = mean_j tau beta_j e_ij^2, and so on round, to convergence.
+
+    A row without error, or without ratings, would have an infinite precision: a mean is not
+    allowed below a thousandth.
+    """
+    for _ in range(200):
+        before = _precisions(state)
+        for mine in (data.user, data.item):
+            me, others = state.sides(mine.name)
+            errors = residuals(mine, me, others, others.noise)[1]
+            if model.precision != "constant":
+                mean = state.tau * errors / np.maximum(mine.counts, 1)
+                me.noise = np.where(mine.counts > 0, 1 / np.maximum(mean, 1e-3), 1.0)
+                if model.precision == "truncated":
+                    me.noise = np.clip(me.noise, *model.bounds)
+        state.tau = data.size / max(float(state.item.noise @ errors), 1e-3)
+        after = _precisions(state)  # tau alone stands still while the others move
+        if np.max(np.abs(after - before) / after) <= tolerance:
+            break
+
+
+def _precisions(state: State) -> Array:
+    return np.concatenate([[state.tau], state.user.noise, state.item.noise])
+
+
+def _flat(energies: list[float]) -> bool:
+    return len(energies) > 1 and abs(energies[-2] - energies[-1]) <= 1e-6 * energies[-1]
+
+
+def map_start(
+    model: Model, seed: int, threads: int | None, train: Ratings, validation: Ratings | None,
+    clock: Clock, budget: float | None,
+) -> State:  # fmt: skip
+    """Where another algorithm begins; what ends this ends that, too."""
+    fit = MAP(model, seed=seed, threads=threads).fit(
+        train, validation=validation, callbacks=clock.callbacks, budget=budget
+    )
+    if fit.stopped == "interrupted":
+        raise KeyboardInterrupt
+    clock.reason = fit.stopped
+    return fit.state

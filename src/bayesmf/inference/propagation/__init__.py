@@ -1,0 +1,1 @@
+"""Posterior propagation: blocks of the ratings sampled apart."""

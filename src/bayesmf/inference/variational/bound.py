@@ -1,0 +1,100 @@
+"""The variational lower bound on the log evidence, every constant kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.model.conditionals import noise_prior, second_moments
+from bayesmf.model.distributions import LOG_2PI, Gamma, NormalWishart
+from bayesmf.model.spec import Group, Model
+from bayesmf.model.state import Data, Name, Side, SideData, State
+from bayesmf.sweep.algorithm import Covariances
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Beliefs:
+    """Q of one side, beyond the means that the state holds."""
+
+    cov: Covariances
+    hyper: dict[int, NormalWishart] = field(default_factory=dict)  # by group
+    W_hyper: NormalWishart | None = None
+    noise: Gamma | None = None
+    spread: Gamma | None = None
+
+
+def lower_bound(
+    model: Model, data: Data, state: State, beliefs: dict[Name, Beliefs], tau: Gamma, total: float
+) -> float:
+    """E_Q log p(R, parameters) - E_Q log Q, where ``total`` is sum <alpha_i><beta_j> E_ij.
+
+    Each parameter's prior and the entropy of its Q stand together; the ratings stand alone.
+    """
+    h = model.hyper
+    prior = Gamma(np.array([h.noise_shape]), np.array([h.noise_rate]))
+    bound = 0.5 * (data.size * (float(tau.mean_log()[0]) - LOG_2PI) - float(tau.mean()[0]) * total)
+    bound += _gammas(prior, tau)
+    for mine in (data.user, data.item):
+        me, _ = state.sides(mine.name)
+        bound += _side(model, mine, me, beliefs[mine.name])
+    return bound
+
+
+def _side(model: Model, data: SideData, me: Side, q: Beliefs) -> float:
+    h, rows = model.hyper, len(me.x)
+    bound = 0.0
+    if q.noise is not None:
+        bound += 0.5 * float(data.counts @ q.noise.mean_log())
+        bound += _gammas(noise_prior(model, rows), q.noise)
+    features = 0
+    for number, group in enumerate(model.groups(data.name)):
+        weights = me.spread if group.end > 1 else np.ones(rows)
+        hyper = q.hyper.get(number)
+        bound += _block(group, me.own, weights, q.cov.own, hyper, me)
+        features += group.end - group.first
+        if q.spread is not None and group.end > 1:
+            bound += 0.5 * (group.end - group.first) * float(q.spread.mean_log().sum())
+    bound += 0.5 * float(q.cov.logdet.sum()) + 0.5 * rows * features * (1 + LOG_2PI)
+    if q.spread is not None:
+        half = np.full(rows, h.student_degrees / 2)
+        bound += _gammas(Gamma(half, half), q.spread)
+    if q.W_hyper is not None:
+        first = model.first_side
+        group = Group(first, me.size, model.wishart(me.size - first))
+        bound += _block(group, me.W, np.ones(len(me.W)), q.cov.W, q.W_hyper, me)
+        size = len(me.W) * (me.size - first)
+        bound += 0.5 * float(q.cov.W_logdet.sum()) + 0.5 * size * (1 + LOG_2PI)
+    return bound
+
+
+def _gammas(prior: Gamma, q: Gamma) -> float:
+    """E log p - E log Q."""
+    mean_log, mean = q.mean_log(), q.mean()
+    gain = prior.expected_log_density(mean_log, mean) - q.expected_log_density(mean_log, mean)
+    return float(gain.sum())
+
+
+def _block(
+    group: Group, own: Array, weights: Array, cov: Array, q: NormalWishart | None, me: Side
+) -> float:
+    """E log p of vectors x_k ~ N(mu, w_k Lambda), without log w_k; of mu and Lambda; their entropy.
+
+    sum w <(x - mu)' Lambda (x - mu)> = tr <Lambda> (sum w <x x'> - ...) + sum w d / beta~
+    """
+    weight, total, scatter = second_moments(group, own, weights, cov)
+    size = group.end - group.first
+    if q is None or group.hyper is None:
+        columns = slice(group.first, group.end)
+        mean, precision = me.mean[columns], me.precision[columns, columns]
+        logdet, doubt, bound = float(np.linalg.slogdet(precision)[1]), 0.0, 0.0
+    else:
+        mean, precision, logdet = q.mean, q.expected_precision(), q.expected_log_det()
+        doubt = size / q.beta
+        bound = group.hyper.expected_log_density(q) - q.expected_log_density(q)
+    about = scatter - np.outer(mean, total) - np.outer(total, mean) + weight * np.outer(mean, mean)
+    form = float(np.sum(precision * about)) + weight * doubt
+    return bound + 0.5 * (len(own) * (logdet - size * LOG_2PI) - form)

@@ -1,0 +1,90 @@
+"""Draws from a variational Q: what samplers leave by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.inference.variational.bound import Beliefs
+from bayesmf.model.conditionals import unpack
+from bayesmf.model.distributions import Gamma
+from bayesmf.model.spec import Model
+from bayesmf.model.state import State, to_arrays
+from bayesmf.random.draws import Draws
+from bayesmf.random.philox import normals
+from bayesmf.sweep.algorithm import Covariances
+
+CHUNK = 4096  # rows whose covariances are factorised together
+FIRST = 50  # the number of the first random stream
+
+
+def draws_from(
+    model: Model, state: State, beliefs: dict[Any, Beliefs], tau: Gamma, count: int, seed: int
+) -> dict[str, NDArray[np.float32]]:
+    """``count`` draws of rows, side features and precisions; hyper-parameters stay at their means.
+
+    Rows are drawn with the covariance that their offset has too, each on its own, as Q has it.
+    """
+    means = to_arrays(state)
+    draws = [Draws(seed, number) for number in range(count)]
+    out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
+           for name, values in means.items()}  # fmt: skip
+    out["tau"] = np.array([tau.sample(d.of(FIRST)) for d in draws], np.float32)
+    for number, name in enumerate(("user", "item")):
+        q, stream = beliefs[name], FIRST + 1 + 4 * number
+        scatter(out[f"{name}.x"], q.cov.total, draws, stream)
+        if len(q.cov.W):
+            scatter(out[f"{name}.W"], q.cov.W, draws, stream + 1, model.first_side)
+        if q.noise is not None:
+            out[f"{name}.noise"] = np.array(
+                [q.noise.sample(d.of(stream + 2)) for d in draws], np.float32
+            )
+    return out
+
+
+def scatter(
+    values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], stream: int,
+    first: int = 0,
+) -> None:  # fmt: skip
+    """Add noise of the rows' covariances to every draw, in place."""
+    for begin in range(0, len(cov), CHUNK):
+        span = slice(begin, begin + CHUNK)
+        C = unpack(cov[span])[:, first:, first:]
+        vectors = np.linalg.eigh(C)  # bias-only rows have singular covariances
+        half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
+        noise = np.empty((len(C), values.shape[2]))
+        for number, each in enumerate(draws):
+            normals(each.of(stream).place(0), begin, noise)
+            values[number, span, first:] += np.einsum("kab,kb->ka", half, noise[:, first:])
+
+
+Array = NDArray[np.float64]
+CHUNK = 8192  # pairs whose covariances are unpacked together
+
+
+def noise_variance(state: State, user: NDArray[Any], item: NDArray[Any]) -> Array:
+    """1 / (alpha_i beta_j tau), at the means of the precisions."""
+    return np.asarray(1 / (state.tau * state.user.noise[user] * state.item.noise[item]))
+
+
+def prediction_variance(
+    state: State, users: Covariances, items: Covariances, user: NDArray[Any], item: NDArray[Any]
+) -> Array:
+    """Var[gamma_i + eta_j + S_i'T_j], rows independent, with C and D their covariances.
+
+    z_j' C z_j + w_i' D w_i + tr(C_SS D_TT),   z_j = (1, T_j),  w_i = (1, S_i)
+    """
+    size = state.user.size
+    out = np.empty(len(user))
+    for begin in range(0, len(user), CHUNK):
+        span = slice(begin, begin + CHUNK)
+        i, j = user[span], item[span]
+        C, D = unpack(users.total[i]), unpack(items.total[j])
+        z, w = state.item.x[j, :size].copy(), state.user.x[i, :size].copy()
+        z[:, 0] = w[:, 0] = 1.0
+        out[span] = np.einsum("ka,kab,kb->k", z, C, z, optimize=True)
+        out[span] += np.einsum("ka,kab,kb->k", w, D, w, optimize=True)
+        out[span] += np.einsum("kab,kab->k", C[:, 1:, 1:], D[:, 1:, 1:])
+    return out

@@ -1,1 +1,0 @@
-"""Distributions and the random numbers they are drawn with."""

@@ -1,0 +1,1 @@
+"""Random numbers as a function of their counter: (seed, chain, sweep, parameter, row)."""

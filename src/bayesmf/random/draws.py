@@ -1,0 +1,62 @@
+"""Random numbers by their place: (seed, chain, sweep, parameter)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.errors import DataError
+from bayesmf.random import philox
+from bayesmf.random.philox import Place
+
+Array = NDArray[np.float64]
+KINDS = 4  # streams of one parameter: normals, gammas, uniforms, and one for its kernel
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The stream of one parameter in one sweep of one chain; drawing twice gives the same."""
+
+    seed: int
+    chain: int = 0
+    sweep: int = 0
+    parameter: int = 0
+    first: int = 0  # the row that drawing begins with
+
+    def __post_init__(self) -> None:
+        limits = {"seed": 2**64, "chain": 2**16, "sweep": 2**32, "parameter": 2**8 // KINDS,
+                  "first": 2**48}  # fmt: skip
+        for name, limit in limits.items():
+            if not 0 <= getattr(self, name) < limit:
+                raise DataError(
+                    f"{name} {getattr(self, name)}: choose a whole number from 0 to {limit - 1}"
+                )
+
+    def of(self, parameter: int) -> Draws:
+        """The stream of another parameter."""
+        return replace(self, parameter=parameter)
+
+    def place(self, kind: int = 3) -> Place:
+        """For a kernel that draws by itself."""
+        block = self.parameter * KINDS + kind
+        return Place(np.uint64(self.seed), self.chain, block, self.sweep)  # type: ignore[arg-type]
+
+    def normals(self, rows: int, columns: int = 1) -> Array:
+        """Standard normals."""
+        out = np.empty((rows, columns))
+        philox.normals(self.place(0), self.first, out)
+        return out
+
+    def gammas(self, shapes: Array) -> Array:
+        """Gamma(shape, 1), one for each shape."""
+        out = np.empty(len(shapes))
+        philox.gammas(self.place(1), self.first, shapes, out)
+        return out
+
+    def uniforms(self, rows: int, columns: int = 1) -> Array:
+        """Uniforms on the open unit interval."""
+        out = np.empty((rows, columns))
+        philox.uniforms(self.place(2), self.first, out)
+        return out

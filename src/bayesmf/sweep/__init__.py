@@ -1,0 +1,1 @@
+"""The one sweep, and what an algorithm takes from each conditional."""

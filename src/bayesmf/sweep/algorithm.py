@@ -1,0 +1,105 @@
+"""What an algorithm takes from the conditionals of a sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.model.conditionals import POINTS
+from bayesmf.model.state import Name, stream
+from bayesmf.random.draws import Draws
+from bayesmf.random.philox import Place
+
+Array = NDArray[np.float64]
+Form = Literal["centred", "non-centred", "interwoven"]
+NO_VALUES: Array = np.empty(0)
+
+
+@dataclass
+class Covariances:
+    """How uncertain the rows of one side are: lower triangles, row by row; empty for points."""
+
+    own: Array = field(default_factory=lambda: POINTS)  # of the row apart from its offset
+    logdet: Array = field(default_factory=lambda: NO_VALUES)  # of own
+    offset: Array = field(default_factory=lambda: POINTS)  # of the offset
+    total: Array = field(default_factory=lambda: POINTS)  # of the row
+    W: Array = field(default_factory=lambda: POINTS)
+    W_logdet: Array = field(default_factory=lambda: NO_VALUES)
+
+
+class Algorithm(Protocol):
+    """What is taken from each conditional: a draw, the moments or the mode."""
+
+    sample: bool
+    form: Form
+
+    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
+        """The value to go on with."""
+
+    def place(self, side: Name, what: str) -> Place:
+        """The random numbers of a kernel."""
+
+    def covariances(self, side: Name) -> Covariances:
+        """Where the rows' covariances are kept, if they are."""
+
+    def known(self, side: Name) -> Covariances:
+        """What the updates of other blocks see of them."""
+
+    def updated(self, what: str) -> None:
+        """Called after each block."""
+
+
+@dataclass
+class Sampling:
+    """Gibbs: from every conditional a draw."""
+
+    draws: Draws
+    form: Form = "centred"
+    sample: bool = True
+
+    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
+        """A draw."""
+        return conditional.sample(stream(self.draws, side, what, group))
+
+    def place(self, side: Name, what: str) -> Place:
+        """The random numbers of a kernel."""
+        return stream(self.draws, side, what).place()
+
+    def covariances(self, side: Name) -> Covariances:
+        """A draw is a point."""
+        return Covariances()
+
+    known = covariances
+
+    def updated(self, what: str) -> None:
+        """Nothing to do."""
+
+
+NO_DRAWS = Draws(0).place()
+
+
+class Modes:
+    """Coordinate-wise MAP: from every conditional its mode."""
+
+    sample = False
+    form: Form = "non-centred"
+
+    def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
+        """Hyper-parameters are fixed penalties here."""
+        raise NotImplementedError
+
+    def place(self, side: Name, what: str) -> Place:
+        """Nothing is drawn."""
+        return NO_DRAWS
+
+    def covariances(self, side: Name) -> Covariances:
+        """A mode is a point."""
+        return Covariances()
+
+    known = covariances
+
+    def updated(self, what: str) -> None:
+        """Nothing to do."""

@@ -1,0 +1,91 @@
+"""The commands on a fitted model, file to file."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import bayesmf
+from bayesmf.cli.main import main
+
+
+def run(*words: object, code: int = 0):
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture
+def fit(tiny_fit):
+    return tiny_fit
+
+
+def test_predictions_file_to_file(fit, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("item,user\ni1,u1\ni2,nobody\nnothing,u3\n")
+    run("predict", fit, pairs, "--out", tmp_path / "out.csv")
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert [row["known"] for row in rows] == ["hot", "new user", "new item"]
+    table = bayesmf.load_model(fit).predict([("u1", "i1")])
+    assert float(rows[0]["mean"]) == pytest.approx(table["mean"][0].as_py())
+    assert float(rows[0]["q05"]) < float(rows[0]["mean"]) < float(rows[0]["q95"])
+    one = json.loads(run("predict", fit, pairs, "--json").splitlines()[0])
+    assert one["mean"] == pytest.approx(float(rows[0]["mean"]))
+    chances = json.loads(run("predict", fit, pairs, "--probabilities", "--json").splitlines()[0])
+    assert sum(value for key, value in chances.items() if key[0] == "p") == pytest.approx(1)
+    assert "hot" in run("predict", fit, pairs)
+
+
+def test_recommendations(fit, tmp_path):
+    rows = [json.loads(line) for line in run("recommend", fit, "--user", "u1", "--user", "u2", "-n",
+                                             3, "--json").splitlines()]  # fmt: skip
+    assert [row["rank"] for row in rows] == [1, 2, 3] * 2
+    table = bayesmf.load_model(fit).recommend(["u1", "u2"], 3)
+    assert [row["item"] for row in rows] == table["item"].to_pylist()
+    run("recommend", fit, "--out", tmp_path / "all.parquet")
+    assert (tmp_path / "all.parquet").stat().st_size > 0
+
+
+def test_new_users_and_evaluation(fit, tiny_ratings, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("user,item,rating\nzoe,i1,5\nzoe,i2,1\n")
+    assert "1 new user;" in run("fold-in", fit, new, "--out", tmp_path / "more")
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,item\nzoe,i3\n")
+    assert '"known": "hot"' in run("predict", tmp_path / "more", pairs, "--json")
+    facts = json.loads(run("evaluate", tmp_path / "more", new, "--json"))
+    assert facts["rmse"] > 0
+    assert "rmse" in run("evaluate", fit, tiny_ratings)
+    assert "known already" in run("fold-in", fit, tiny_ratings, "--out", tmp_path / "b", code=2)
+
+
+def test_diagnosis(fit):
+    facts = json.loads(run("diagnose", fit, "--json"))
+    assert facts["diagnostics"]["noise precision"]["r_hat"] > 0
+    assert "noise precision" in run("diagnose", fit)
+
+
+def test_mistakes_get_a_sentence(fit, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("a,b\n1,2\n")
+    assert "no column for the user" in run("predict", fit, pairs, code=2)
+    assert "no such file" in run("predict", tmp_path / "none", pairs, code=2)
+    pairs.write_text("user,item\nu1,i1\n")
+    assert "cannot tell the format" in run("predict", fit, pairs, "--out", "x.doc", code=2)
+
+
+def test_numbers_as_ids(tmp_path):
+    lines = [f"{u},{i},{1 + (u * i) % 5}" for u in range(1, 9) for i in range(10, 16)]
+    (tmp_path / "r.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    run("fit", tmp_path / "r.csv", "--rank", 2, "--sweeps", 30, "--out", tmp_path / "f", "--quiet")
+    (tmp_path / "p.csv").write_text("user,item\n1, 10\n01,10\nann,10\n99999999999999999999,11\n")
+    rows = [json.loads(line) for line in run("predict", tmp_path / "f", tmp_path / "p.csv", "--json"
+                                             ).splitlines()]  # fmt: skip
+    assert [row["known"] for row in rows] == ["hot", "new user", "new user", "new user"]
+    for user in ("ann", "01", "99999999999999999999"):
+        assert "are numbers" in run("recommend", tmp_path / "f", "--user", user, code=2)
+    assert "not at hand" in run("recommend", tmp_path / "f", "--user", "1", code=2)
+    assert "score" in run("recommend", tmp_path / "f", "--user", "1", "--seen", tmp_path / "r.csv")

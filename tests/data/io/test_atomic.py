@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bayesmf import DataError
+from bayesmf.cli.main import main
+from bayesmf.data.io.atomic import check_folder, locked, whole_file, whole_folder
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "file.txt"
+    with pytest.raises(RuntimeError), whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert list(path.parent.iterdir()) == []
+    with whole_file(path) as temporary:
+        temporary.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole"
+    with pytest.raises(RuntimeError), whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "whole"
+    assert list(path.parent.iterdir()) == [path]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "folder"
+    with pytest.raises(RuntimeError), whole_folder(path) as made:
+        (made / "one").write_text("1")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with whole_folder(path) as made:
+        (made / "one").write_text("1")
+    with pytest.raises(RuntimeError), whole_folder(path, lambda folder: True) as made:
+        raise RuntimeError
+    assert (path / "one").read_text() == "1"
+    with whole_folder(path, lambda folder: True) as made:
+        (made / "two").write_text("2")
+    assert [file.name for file in path.iterdir()] == ["two"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free some space, or choose another place"),
+        (errno.EACCES, "ask for the permission to write there, or choose another place"),
+        (errno.EPERM, "ask for the permission to write there, or choose another place"),
+        (errno.EROFS, "choose a place that is not read-only"),
+        (errno.ENAMETOOLONG, "choose a shorter name"),
+        (errno.EIO, "choose another place"),
+    ],
+)
+def test_what_is_in_the_way_decides_the_remedy(number, remedy, tmp_path):
+    with pytest.raises(DataError) as told, whole_file(tmp_path / "x"):
+        raise OSError(number, os.strerror(number))
+    why = os.strerror(number)
+    assert str(told.value) == f"{tmp_path / 'x'}: cannot be written ({why}); {remedy}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_where_folders_should_be(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file" / "x", tmp_path / "file" / "deep" / "x"):
+        for attempt in (whole_file, whole_folder, lambda path: locked(path, "x")):
+            with pytest.raises(DataError, match="is a file, not a folder\\); choose another place"):
+                attempt(path).__enter__()
+    with pytest.raises(DataError, match="is a folder; choose another name"), whole_file(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@contextlib.contextmanager
+def anybody():
+    """Without the rights of root, who may write anywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def closed():
+    """A folder that may be read but not written."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o555)
+        yield Path(name)
+        os.chmod(name, 0o755)
+
+
+def test_a_folder_without_permission(closed):
+    for attempt in (whole_file, whole_folder, check_folder, lambda path: locked(path, "x")):
+        for path in (closed / "x", closed / "deep" / "x"):
+            with anybody(), pytest.raises(DataError) as told, attempt(path):
+                pass
+            assert str(told.value) == (
+                f"{path}: cannot be written (Permission denied); ask for the permission to write "
+                "there, or choose another place"
+            )
+    assert list(closed.iterdir()) == []
+
+
+def test_a_fit_that_could_not_be_written_does_not_begin(closed, monkeypatch):
+    monkeypatch.setattr("bayesmf.load", lambda *_, **__: pytest.fail("began"))
+    for command in (["fit", "demo"], ["split", "demo"]):
+        with anybody():
+            done = CliRunner().invoke(main, [*command, "--out", str(closed / "x")])
+        assert done.exit_code == 2, done.output
+        assert "ask for the permission" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+def test_a_place_where_nothing_can_be_made():
+    for attempt in (whole_file, whole_folder, check_folder):
+        with pytest.raises(DataError, match="/proc/none/x: cannot be written .*choose another"):
+            attempt(Path("/proc/none/x")).__enter__()
+
+
+def test_what_is_there_already(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(DataError, match=r"or allow --overwrite \(overwrite=True in Python\)"):
+        check_folder(tmp_path)

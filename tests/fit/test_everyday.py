@@ -1,0 +1,539 @@
+"""What a fit is kept for: predictions, recommendations, new users, files; against plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import bayesmf
+from bayesmf import MAP, DataError, Gibbs, Variational
+from bayesmf.data.ids import Ids
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.split import cold_start
+from bayesmf.fit.explain import explain, shares
+from bayesmf.fit.fitted import SavedFit
+from bayesmf.model.state import Data
+from oracle import conditionals as readable
+from oracle.variants import VARIANTS, small_ratings
+
+TRAIN = small_ratings(9, 7, seed=1)
+NAMES = ("no side", "both sides, joint bias, robust, student-t", "user side only",
+         "no side, truncated", "biases")  # fmt: skip
+
+
+def fitted(name: str = "no side", **settings):
+    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, **settings}
+    return Gibbs(VARIANTS[name], **options).fit(TRAIN)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predictions_are_the_mean_over_draws(name):
+    fit = fitted(name)
+    pairs = [(u, i) for u in TRAIN.users.values[:4] for i in TRAIN.items.values[:3]]
+    table = fit.predict(pairs).to_pydict()
+    for k, (u, i) in enumerate(itertools.product(range(4), range(3))):
+        each, noise = [], []
+        for number in range(len(fit.draws)):
+            s = fit.draws[number]
+            x, y = s.user.x[u], s.item.x[i]
+            size = s.user.size
+            each.append(TRAIN.mean + x[0] + y[0] + x[1:size] @ y[1:size])
+            noise.append(1 / (s.tau * s.user.noise[u] * s.item.noise[i]))
+        assert np.isclose(table["mean"][k], np.mean(each), rtol=1e-5)
+        sd = np.sqrt(np.var(each, ddof=1) + np.mean(noise))
+        assert np.isclose(table["sd"][k], sd, rtol=1e-4)
+        assert np.isclose(table["q95"][k], np.mean(each) + stats.norm.ppf(0.95) * sd, rtol=1e-4)
+    assert table["known"] == ["hot"] * len(pairs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_user_is_one_of_the_prior(name):
+    """Moments against draws of new users from the prior of each kept draw."""
+    model, fit = VARIANTS[name], fitted(name)
+    table = fit.predict([(9999, TRAIN.items.values[0]), (9999, 8888)]).to_pydict()
+    assert table["known"] == ["new user", "new"]
+    rng = np.random.default_rng(0)
+    for place, item in enumerate((0, None)):
+        drawn, given = [], []
+        for number in range(len(fit.draws)):
+            s = fit.draws[number]
+            sides = []
+            for name_, side in (("user", s.user), ("item", s.item)):
+                n = 40_000
+                rows = np.tile(side.mean, (n, 1))
+                if model.has_side(name_):  # like one of those who are known
+                    known = side.x[:, : model.size]
+                    half = np.linalg.cholesky(np.cov(known.T) + 1e-12 * np.eye(model.size))
+                    sides.append(known.mean(axis=0) + rng.normal(size=(n, model.size)) @ half.T)
+                    continue
+                for group in model.groups(name_):
+                    c = slice(group.first, group.end)
+                    half = np.linalg.cholesky(np.linalg.inv(side.precision[c, c]))
+                    scale = np.ones((n, 1))
+                    if model.prior == "student-t" and group.end > 1:
+                        nu = model.hyper.student_degrees
+                        scale = 1 / np.sqrt(rng.gamma(nu / 2, 2 / nu, (n, 1)))
+                    rows[:, c] += scale * (rng.normal(size=(n, group.end - group.first)) @ half.T)
+                sides.append(rows)
+            x = sides[0]
+            y = sides[1] if item is None else np.tile(s.item.x[item, : model.size], (len(x), 1))
+            drawn.append(TRAIN.mean + x[:, 0] + y[:, 0] + np.einsum("na,na->n", x[:, 1:], y[:, 1:]))
+            given.append(drawn[-1].mean())
+        assert abs(table["mean"][place] - np.mean(drawn)) < 6 * np.std(drawn) / np.sqrt(240_000)
+        doubt = np.mean([d.var() for d in drawn]) + np.var(given, ddof=1)
+        at = -1 if item is None else item
+        noise = fit.posterior.spread(np.array([-1], np.int32), np.array([at], np.int32)).noise[0]
+        assert abs((table["sd"][place] ** 2 - noise) / doubt - 1) < 0.1
+
+
+@pytest.mark.parametrize("name", ["user side, robust", "no side, truncated"])
+def test_the_noise_of_strangers_is_that_of_the_precisions_prior(name):
+    """Of two strangers: the mean of 1 / (alpha beta tau), alpha and beta from their prior."""
+    model, fit = VARIANTS[name], fitted(name)
+    h, rng = model.hyper, np.random.default_rng(0)
+    alpha = rng.gamma(h.precision_shape, 1 / h.precision_rate, 400_000)
+    if model.precision == "truncated":
+        alpha = alpha[(alpha > model.bounds[0]) & (alpha < model.bounds[1])]
+    tau = np.mean([1 / fit.draws[number].tau for number in range(len(fit.draws))])
+    nobody = np.array([-1], np.int32)
+    noise = fit.posterior.spread(nobody, nobody).noise[0]
+    # 1 / alpha has a sd of at most its mean, so its mean here one of 1 / sqrt(100,000) at most
+    assert abs(noise / (tau * np.mean(1 / alpha) ** 2) - 1) < 4 * 2 / np.sqrt(100_000)
+
+
+def test_unknown_rows_are_wider_than_known_ones():
+    fit = fitted("user side, robust")
+    user, item = TRAIN.users.values[0], TRAIN.items.values[0]
+    sd = fit.predict([(user, item), (777, item), (user, 777), (777, 777)])["sd"].to_numpy()
+    assert sd[0] < min(sd[1:])
+    assert np.isfinite(sd).all()
+
+
+def test_frames_come_back_in_kind():
+    fit = fitted()
+    columns = {"user": TRAIN.users.values[:2], "item": TRAIN.items.values[:2]}
+    assert isinstance(fit.predict(pd.DataFrame(columns)), pd.DataFrame)
+    assert isinstance(fit.predict(pl.DataFrame(columns)), pl.DataFrame)
+    assert isinstance(fit.predict(pa.table(columns)), pa.Table)
+    assert isinstance(fit.predict(TRAIN), pa.Table)
+    array = np.column_stack([columns["user"], columns["item"]])
+    expected = fit.predict(pd.DataFrame(columns))["mean"].to_numpy()
+    np.testing.assert_array_equal(fit.predict(array)["mean"].to_numpy(), expected)
+    named = pd.DataFrame({"movieId": columns["item"], "userId": columns["user"]})
+    np.testing.assert_array_equal(fit.predict(named)["mean"].to_numpy(), expected)
+
+
+def test_probabilities_add_up_and_follow_the_mixture():
+    fit = fitted("no side, robust")
+    fit.known = replace(fit.posterior, scale=bayesmf.Scale(-1, 1, 0.5))
+    user, item = TRAIN.users.values[1], TRAIN.items.values[0]
+    table = fit.probabilities([(user, item), (555, 555)]).to_pydict()
+    levels = fit.posterior.levels
+    total = np.sum([table[f"p{level:g}"] for level in levels], axis=0)
+    np.testing.assert_allclose(total, 1, rtol=1e-9)
+    expected = 0.0
+    for number in range(len(fit.draws)):
+        s = fit.draws[number]
+        mean = TRAIN.mean + s.user.x[1, 0] + s.item.x[0, 0] + s.user.x[1, 1:3] @ s.item.x[0, 1:3]
+        sd = 1 / np.sqrt(s.tau * s.user.noise[1] * s.item.noise[0])
+        expected += stats.norm.cdf((levels[0] + levels[1]) / 2, mean, sd)
+    first = table[f"p{levels[0]:g}"][0]
+    assert np.isclose(first, expected / len(fit.draws), rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["no side", "both sides, joint bias"])
+def test_recommendations_are_the_best_by_plain_loops(name, monkeypatch):
+    import bayesmf.fit.recommend as module
+
+    fit = fitted(name)
+    everyone = [(u, i) for u in TRAIN.users.values for i in TRAIN.items.values]
+    mean = fit.predict(everyone)["mean"].to_numpy().reshape(TRAIN.n_users, TRAIN.n_items)
+    rated = TRAIN.to_sparse().toarray() != 0
+    for cells in (module.CELLS, 20):  # in one block, and in many
+        monkeypatch.setattr(module, "CELLS", cells)
+        table = fit.recommend(n=3).to_pydict()
+        for place, user in enumerate(TRAIN.users.values):
+            score = np.where(rated[place], -np.inf, mean[place])
+            best = [i for i in np.argsort(-score, kind="stable")[:3] if np.isfinite(score[i])]
+            mine = [k for k, u in enumerate(table["user"]) if u == user]
+            assert [table["item"][k] for k in mine] == list(TRAIN.items.values[best])
+            assert [table["rank"][k] for k in mine] == list(range(1, len(best) + 1))
+            found = [table["score"][k] for k in mine]
+            np.testing.assert_allclose(found, mean[place, best], rtol=1e-4)
+
+
+def test_recommendations_by_caution_and_by_chance():
+    fit = fitted("no side")
+    draws = []
+    for number in range(len(fit.draws)):
+        s = fit.draws[number]
+        draws.append(TRAIN.mean + s.user.x[:, :1] + s.item.x[:, 0]
+                     + s.user.x[:, 1:3] @ s.item.x[:, 1:3].T)  # fmt: skip
+    rated = TRAIN.by_user.counts > 0, TRAIN.by_item.counts > 0  # the others are strangers
+    users, items = (ids.values[few] for ids, few in zip((TRAIN.users, TRAIN.items), rated,
+                                                        strict=True))  # fmt: skip
+    draws = [d[rated[0]][:, rated[1]] for d in draws]
+    lower = np.mean(draws, axis=0) - np.std(draws, axis=0)
+    options = {"exclude_seen": False, "items": items}
+    table = fit.recommend(users, n=1, rank_by="lower", **options).to_pydict()
+    assert table["item"] == list(items[lower.argmax(axis=1)])
+    one = fit.recommend(users, n=len(items), rank_by="thompson", seed=1, **options).to_pydict()
+    again = fit.recommend(users, n=len(items), rank_by="thompson", seed=1, **options).to_pydict()
+    assert one == again
+    best = np.array(one["score"]).reshape(len(users), len(items))
+    for place in range(len(users)):  # each user's scores are those of one draw
+        matches = [np.allclose(np.sort(d[place])[::-1], best[place], rtol=1e-4) for d in draws]
+        assert any(matches)
+    with pytest.raises(DataError, match="rank_by='luck'"):
+        fit.recommend(rank_by="luck")
+
+
+def test_caution_knows_how_little_is_known_of_strangers():
+    fit = fitted()
+    posterior = fit.posterior
+    counts = posterior.item_counts.copy()
+    counts[2] = 0  # an item that has an id but no rating
+    fit.known = replace(posterior, item_counts=counts)
+    items, ids = np.arange(TRAIN.n_items), TRAIN.items.values
+    for user in (4242, int(TRAIN.users.values[0])):
+        table = fit.recommend([user], n=9, rank_by="lower", exclude_seen=False).to_pydict()
+        where = np.full(len(ids), posterior.where("user", [user])[0], np.int32)
+        spread = fit.posterior.spread(where, np.where(counts > 0, items, -1).astype(np.int32))
+        expected = spread.mean - np.sqrt(spread.doubt)
+        found = dict(zip(table["item"], table["score"], strict=True))
+        strange = items[(counts == 0) | (user == 4242)]  # elsewhere n - 1 makes a difference
+        np.testing.assert_allclose([found[ids[k]] for k in strange], expected[strange], rtol=1e-4)
+
+
+def test_a_user_nobody_knows_gets_what_most_like():
+    fit = fitted()
+    table = fit.recommend([4242], n=2).to_pydict()
+    mean = fit.predict([(4242, i) for i in TRAIN.items.values])["mean"].to_numpy()
+    assert table["item"] == list(TRAIN.items.values[np.argsort(-mean)[:2]])
+    some = fit.recommend([4242], n=9, items=TRAIN.items.values[:2]).to_pydict()
+    assert sorted(some["item"]) == sorted(TRAIN.items.values[:2])
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if "item side only" not in n])
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_folded_in_rows_join_the_others(name, side):
+    fit = fitted(name)
+    new = Ratings.from_triplets(users=[500, 500, 1000, 1000], items=[*TRAIN.items.values[:2]] * 2,
+                                ratings=[1, 5, 4, 2])  # fmt: skip
+    if side == "item":
+        users, items = [*TRAIN.users.values[:2]] * 2, [500, 500, 1000, 1000]
+        new = Ratings.from_triplets(users=users, items=items, ratings=[1, 5, 4, 2])
+    more = fit.fold_in(new, side)
+    ids = more.posterior.ids(side)
+    assert list(ids.values) == sorted({*TRAIN.users.values, 500, 1000} if side == "user"
+                                      else {*TRAIN.items.values, 500, 1000})  # fmt: skip
+    old = fit.predict(TRAIN)
+    assert more.predict(TRAIN).equals(old)  # those who were there are as they were
+    pairs = [(500, TRAIN.items.values[1])] if side == "user" else [(TRAIN.users.values[1], 500)]
+    assert more.predict(pairs)["known"].to_pylist() == ["hot"]
+    assert np.isfinite(more.predict(pairs)["sd"].to_numpy()).all()
+    with pytest.raises(DataError, match=f"the {side} 500 is known already"):
+        more.fold_in(new, side)
+    again = more.fold_in(new, side, replace_known=True)
+    assert len(again.posterior.ids(side)) == len(ids)
+
+
+def test_only_those_who_rated_are_folded_in():
+    """The parts of a split carry the ids of everybody."""
+    cut = cold_start(small_ratings(30, 12, seed=2), 0, 0.3, 2)
+    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, seed=0).fit(cut.train)
+    more = fit.fold_in(cut.given)  # they have ids in training, but no ratings there
+    new = cut.given.by_user.counts > 0
+    np.testing.assert_array_equal(
+        more.posterior.user_counts, np.where(new, cut.given.by_user.counts,
+                                             cut.train.by_user.counts))  # fmt: skip
+    old = cut.train.select(cut.train.by_user.row_index == np.flatnonzero(~new)[0])
+    again = more.fold_in(old, replace_known=True)
+    assert again.posterior.user_counts.tolist() == more.posterior.user_counts.tolist()
+
+
+def test_a_rating_moves_a_new_user_towards_it():
+    fit = fitted("no side", sweeps=60, keep=40)
+    item = TRAIN.items.values[0]
+    means = []
+    for value in (-4, 4):
+        new = Ratings.from_triplets(users=[5000], items=[item], ratings=[value], scale=(-9, 9))
+        means.append(fit.fold_in(new).predict([(5000, item)])["mean"][0].as_py())
+    assert means[0] < fit.predict([(5000, item)])["mean"][0].as_py() < means[1]
+
+
+def test_evaluate_by_hand():
+    fit = fitted()
+    facts = fit.evaluate(TRAIN)
+    table = fit.predict(TRAIN)
+    error = table["mean"].to_numpy() - TRAIN.by_user.values
+    assert np.isclose(facts["rmse"], np.sqrt(np.mean(error**2)))
+    assert np.isclose(facts["mae"], np.mean(np.abs(error)))
+    inside = np.abs(error) <= stats.norm.ppf(0.9) * table["sd"].to_numpy()
+    assert np.isclose(facts["coverage 0.8"], inside.mean())
+    groups = fit.evaluate(TRAIN, bins=[8])["by user frequency"]
+    totals = 2 * TRAIN.by_user.counts[TRAIN.by_user.row_index]  # in training and in the test
+    rare = totals <= 8
+    assert [g["test ratings"] for g in groups] == [rare.sum(), (~rare).sum()]
+    assert np.isclose(groups[0]["rmse"], np.sqrt(np.mean(error[rare] ** 2)))
+
+
+@pytest.mark.parametrize("name", ["no side", "user side", "both sides, joint bias",
+                                  "user side only", "user side, robust", "biases"])  # fmt: skip
+def test_the_parts_of_a_prediction_add_up(name):
+    fit = fitted(name)
+    user, item = TRAIN.users.values[0], TRAIN.items.values[1]
+    told = fit.explain(user, item)
+    predicted = fit.predict([(user, item)])["mean"][0].as_py()
+    assert np.isclose(told["prediction"], predicted, rtol=1e-5)
+    assert np.isclose(sum(p["mean"] for p in told["parts"].values()), predicted, rtol=1e-5)
+    has_side = fit.posterior.model.has_side("user")
+    assert (told["parts"]["side features"]["mean"] != 0) == has_side
+    assert set(told["ratings"][0]) == {"item", "rating", "adds"}
+
+
+@pytest.mark.parametrize("name", ["no side", "user side", "both sides, joint bias", "biases",
+                                  "user side, robust", "user side only"])  # fmt: skip
+def test_shares_are_what_a_rating_adds_to_the_conditional_mean(name):
+    """Ratings' shares and the prior's part make up the mean of the user's conditional."""
+    model, fit = VARIANTS[name], fitted(name, keep=1)
+    state = fit.draws[0]
+    data = Data.of(TRAIN, model)
+    from bayesmf.model.state import refresh_offset
+
+    if len(state.user.W):
+        state.user.offset = np.zeros((TRAIN.n_users, model.size))
+        refresh_offset(state.user, data.user)
+    z = state.item.x[2, : model.size].copy()
+    z[0] = 1.0
+    found = shares(fit.posterior, 0, 2, TRAIN)
+    if model.has_own("user") or model.features == "none":
+        gaussian = readable.row(state, data.user, 0, model)
+        free = slice(0, 1) if model.features == "none" else slice(0, model.size)
+        prior = readable.row_precision(state.user, 0, model, data.user)
+        own = prior @ state.user.mean
+        P = gaussian.precision[free, free]
+        mean = z[free] @ np.linalg.solve(P, gaussian.linear[free])
+        rest = z[free] @ np.linalg.solve(P, own[free])
+    else:  # the features are the offset, the bias given it is free
+        weight = state.tau * state.user.noise[0] * state.item.noise
+        rated = [j for j, _ in readable.rated(data.user, 0)]
+        lam, mu = state.user.precision[0, 0], state.user.mean[0]
+        P = lam + weight[rated].sum()
+        offset = state.user.offset[0]
+        linear = sum(weight[j] * (r - state.item.x[j, 0] - state.item.x[j, 1:3] @ offset[1:])
+                     for j, r in readable.rated(data.user, 0))  # fmt: skip
+        mean = (lam * mu + linear) / P + offset[1:] @ z[1:]
+        rest = lam * mu / P
+    assert np.isclose(found.sum(), mean - rest, rtol=1e-3, atol=1e-5)
+
+
+def test_explaining_without_ratings_at_hand():
+    fit = fitted()
+    bare = SavedFit(replace(fit.posterior, seen=None))
+    told = bare.explain(TRAIN.users.values[0], TRAIN.items.values[0])
+    assert "ratings" not in told
+    with pytest.raises(DataError, match="not at hand"):
+        bare.recommend()
+    assert bare.recommend(seen=TRAIN).equals(fit.recommend())
+    with pytest.raises(DataError, match="was not in training; fold it in"):
+        fit.explain(31337, TRAIN.items.values[0])
+
+
+@pytest.mark.parametrize("ending", ["", ".zip"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_fit_is_the_same_fit(name, ending, tmp_path):
+    fit = fitted(name)
+    path = tmp_path / f"model{ending}"
+    fit.save(path, with_ratings=True)
+    again = bayesmf.load_model(path)
+    assert again.predict(TRAIN).equals(fit.predict(TRAIN))
+    assert again.recommend().equals(fit.recommend())
+    np.testing.assert_equal(again.diagnostics(), fit.diagnostics())
+    new = Ratings.from_triplets(users=[5000], items=[TRAIN.items.values[0]], ratings=[5])
+    pair = [(5000, TRAIN.items.values[1])]
+    assert again.fold_in(new).predict(pair).equals(fit.fold_in(new).predict(pair))
+    with pytest.raises(DataError, match="exists already"):
+        fit.save(path)
+    fit.save(path, overwrite=True)
+    with pytest.raises(DataError, match="not at hand"):
+        bayesmf.load_model(path).recommend()  # this time without the ratings
+
+
+def test_the_ratings_are_inside_only_when_asked_for(tmp_path):
+    fit = fitted()
+    fit.save(tmp_path / "a")
+    fit.save(tmp_path / "b", with_ratings=True)
+    bare, full = ({p.name for p in (tmp_path / name).iterdir()} for name in "ab")
+    assert full - bare == {"ratings.parquet"}
+
+
+def test_tricks_in_an_archive_are_refused(tmp_path):
+    fit = fitted()
+    good = tmp_path / "good.zip"
+    fit.save(good)
+    for name in ("../evil.txt", "/etc/evil", "sub/model.json", "users.txt"):
+        bad = tmp_path / "bad.zip"
+        bad.write_bytes(good.read_bytes())
+        with (
+            zipfile.ZipFile(bad, "a") as archive,
+            pytest.warns() if name == "users.txt" else (open("/dev/null")),
+        ):
+            archive.writestr(name, "boo")
+        with pytest.raises(DataError, match="no part of a model"):
+            bayesmf.load_model(bad)
+
+
+def test_text_ids_survive(tmp_path):
+    names = ["ann", 'b"ob', "c\u2028l", "dé\ttab", "e"]
+    ratings = Ratings.from_triplets(users=names * 3, items=["x"] * 5 + ["y"] * 5 + ["z z"] * 5,
+                                    ratings=[1, 2, 3, 4, 5] * 3)  # fmt: skip
+    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=2).fit(ratings)
+    fit.save(tmp_path / "m")
+    again = bayesmf.load_model(tmp_path / "m")
+    assert again.posterior.users == Ids(np.array(sorted(names), object))
+    assert again.predict([("ann", "y"), ("zoe", "y")])["known"].to_pylist() == ["hot", "new user"]
+    with pytest.raises(DataError, match="ids are text here but integer"):
+        again.predict([(1, 2)])
+
+
+@pytest.mark.parametrize("algorithm", [
+    Variational(VARIANTS["user side, robust"], updates=4), MAP(VARIANTS["user side, robust"]),
+])  # fmt: skip
+def test_every_algorithm_s_fit_can_do_it(algorithm, tmp_path):
+    fit = algorithm.fit(TRAIN)
+    x, y = fit.state.user.x[0], fit.state.item.x[1]
+    size = fit.state.user.size
+    pair = [(TRAIN.users.values[0], TRAIN.items.values[1])]
+    expected = TRAIN.mean + x[0] + y[0] + x[1:size] @ y[1:size]
+    table = fit.predict(pair)
+    assert np.isclose(table["mean"][0].as_py(), expected, rtol=1e-5)
+    assert fit.recommend(n=2).num_rows > 0
+    assert fit.evaluate(TRAIN)["rmse"] > 0
+    fit.save(tmp_path / "m")
+    again = bayesmf.load_model(tmp_path / "m")
+    assert again.predict(pair).equals(table)
+    new = Ratings.from_triplets(users=[5000], items=[TRAIN.items.values[0]], ratings=[5])
+    assert np.isfinite(again.fold_in(new).predict([(5000, 5000)])["sd"].to_numpy()).all()
+
+
+def test_variances_of_variational_draws_are_those_of_q():
+    from bayesmf.inference.variational.draws import noise_variance, prediction_variance
+
+    fit = Variational(VARIANTS["both sides, joint bias"], updates=4, keep=4000).fit(TRAIN)
+    user, item = np.array([0, 2], np.int32), np.array([1, 3], np.int32)
+    cov = fit.q.covariances("user"), fit.q.covariances("item")
+    expected = prediction_variance(fit.state, *cov, user, item)
+    found = fit.posterior.spread(user, item)
+    np.testing.assert_allclose(found.doubt, expected, rtol=0.12)  # 5 sds of a variance of 4,000
+    np.testing.assert_allclose(found.noise, noise_variance(fit.state, user, item), rtol=0.2)
+
+
+def test_fits_without_draws_say_so():
+    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=0).fit(TRAIN)
+    with pytest.raises(DataError, match="keep=100"):
+        fit.predict(TRAIN)
+
+
+def test_bad_pairs_get_a_sentence():
+    fit = fitted()
+    frame = pd.DataFrame({"a": [1], "b": [2]})
+    cases = ((5, "holds no pairs"), (np.zeros((2, 3)), "two columns"),
+             ([(1, 2, 3)], "holds no pairs"), (frame, "no column for the user"))  # fmt: skip
+    for bad, message in cases:
+        with pytest.raises(DataError, match=message):
+            fit.predict(bad)
+    with pytest.raises(DataError, match="between 0 and 1"):
+        fit.predict(TRAIN, quantiles=[5])
+
+
+def test_explain_takes_the_posterior_alone():
+    fit = fitted()
+    assert "prediction" in explain(fit.posterior, 0, 0, None)
+
+
+@pytest.mark.parametrize("algorithm", [
+    Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40),
+    Variational(VARIANTS["no side"], updates=6), MAP(VARIANTS["no side"], penalty=1.0),
+])  # fmt: skip
+def test_replacing_what_is_known_moves_the_mean(algorithm):
+    fit = algorithm.fit(TRAIN)
+    user, items = TRAIN.users.values[1], TRAIN.items.values[:3]
+    new = Ratings.from_triplets(users=[user] * 3, items=items, ratings=[-9, -9, -9], scale=(-9, 9))
+    pair = [(user, items[0])]
+    before, after = (f.predict(pair)["mean"][0].as_py()
+                     for f in (fit, fit.fold_in(new, replace_known=True)))  # fmt: skip
+    assert after < before - 1
+
+
+def test_a_user_folded_into_an_estimate_is_at_the_minimum_of_its_energy():
+    """Ridge regression on the items, with the penalties of the estimate, whatever the scale."""
+    big = Ratings.from_triplets(
+        users=TRAIN.users.values[TRAIN.by_user.row_index],
+        items=TRAIN.items.values[TRAIN.by_user.index], ratings=10 * TRAIN.by_user.values,
+    )  # fmt: skip
+    for train, precision in ((TRAIN, "constant"), (big, "constant"), (big, "robust")):
+        model = replace(VARIANTS["no side"], precision=precision)
+        fit = MAP(model, penalty=2.0, bias_penalty=5.0).fit(train)
+        values = np.array([1.0, -2.0, 3.0]) * np.abs(train.values).max() / 3
+        new = Ratings.from_triplets(users=[700] * 3, items=train.items.values[:3], ratings=values)
+        y = fit.state.item.x[:, :3]
+        z = np.column_stack([np.ones(len(y)), y[:, 1:]])
+        left = values - fit.posterior.mean - y[:3, 0]
+        x = np.linalg.solve(z[:3].T @ z[:3] + np.diag([5.0, 2.0, 2.0]), z[:3].T @ left)
+        expected = fit.posterior.mean + y[:, 0] + z @ x
+        rated = train.by_item.counts > 0
+        pairs = [(700, item) for item in train.items.values]
+        found = fit.fold_in(new).predict(pairs)["mean"].to_numpy()
+        np.testing.assert_allclose(found[rated], expected[rated], rtol=1e-4, atol=1e-4)
+
+
+def test_users_folded_into_q_are_as_unsure_as_they_should_be():
+    """One rating leaves a user about whom less is known than about those with many."""
+    fit = Variational(VARIANTS["no side"], updates=6, keep=400).fit(TRAIN)
+    item = TRAIN.items.values[1]
+    new = Ratings.from_triplets(users=[700], items=TRAIN.items.values[:1], ratings=[1])
+    more = fit.fold_in(new).posterior
+    j = more.where("item", [item])
+    one = more.spread(more.where("user", [700]), j).doubt[0]
+    most = TRAIN.users.values[np.argmax(TRAIN.by_user.counts)]
+    assert one > more.spread(more.where("user", [most]), j).doubt[0]
+
+
+def test_users_by_series_and_frame():
+    fit = fitted()
+    ids = TRAIN.users.values[:2]
+    expected = fit.recommend(ids, 2)["item"].to_pylist()
+    assert isinstance(fit.recommend(pd.Series(ids), 2), pd.DataFrame)
+    assert isinstance(fit.recommend(pl.Series(ids), 2), pl.DataFrame)
+    assert isinstance(fit.recommend(pl.DataFrame({"userId": ids}), 2), pl.DataFrame)
+    for asked in (pd.Series(ids), pd.DataFrame({"user": ids, "x": [1, 2]}), pa.array(ids)):
+        assert list(fit.recommend(asked, 2)["item"].to_numpy()) == expected
+
+
+def test_quantiles_have_names_of_their_own():
+    names = fitted().predict(TRAIN, quantiles=[0.02, 0.025, 0.5, 0.995, 0.999]).column_names
+    assert names[4:-1] == ["q02", "q2.5", "q50", "q99.5", "q99.9"]
+
+
+def test_an_id_without_ratings_is_a_stranger():
+    fit = fitted("user side")
+    empty = TRAIN.users.values[-1]  # has an id and no rating
+    table = fit.predict([(empty, TRAIN.items.values[0]), (777, TRAIN.items.values[0])])
+    assert table["known"].to_pylist() == ["new user"] * 2
+    assert table["sd"][0] == table["sd"][1]
+
+
+def test_explaining_a_mean_field_explains_its_prediction():
+    fit = Variational(VARIANTS["user side"], updates=5).fit(TRAIN)
+    user, item = TRAIN.users.values[0], TRAIN.items.values[1]
+    predicted = fit.predict([(user, item)])["mean"][0].as_py()
+    assert np.isclose(fit.explain(user, item)["prediction"], predicted, rtol=1e-5)

@@ -1,0 +1,308 @@
+"""Running chains: the same bits on any threads, stopping, exact small cases."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bayesmf import MAP, DataError, Gibbs, Hyper, Model, Variational, load, load_model, split
+from bayesmf.cli.main import main
+from bayesmf.data.split import carve
+from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.fit.kept import Kept
+from bayesmf.inference.loop import Patience, Progress
+from bayesmf.model.state import Data, from_arrays, random_start, to_arrays
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep
+from oracle.variants import BASE, VARIANTS, small_ratings
+
+HASH = """
+import hashlib, sys
+import bayesmf
+from bayesmf import Gibbs, Model
+train, test = bayesmf.split(bayesmf.load("demo"), "paper")
+fit = Gibbs(Model.best(5), sweeps=4, burn_in=1, threads=int(sys.argv[1])).fit(train, test)
+s = fit.states[0]
+parts = [s.user.x, s.item.x, s.user.W, s.item.W, fit.predictions.mean]
+print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
+"""
+
+
+def digest(fit) -> str:
+    state = fit.states[0]
+    parts = (state.user.x, state.item.x, state.user.W, state.item.W, state.user.noise)
+    return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
+
+
+def test_the_same_bits_on_1_2_and_5_threads():
+    found = set()
+    for threads in (1, 2, 5):
+        done = subprocess.run(
+            [sys.executable, "-c", HASH, str(threads)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "NUMBA_NUM_THREADS": "5"},
+        )
+        found.add(done.stdout)  # fmt: skip
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_contract(name):
+    """Every variant runs, repeats itself by seed, and differs between seeds and chains."""
+    train = small_ratings(30, 20)
+    sampler = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, chains=2, seed=3, form="interwoven")
+    one, two = sampler.fit(train, train), sampler.fit(train, train)
+    assert digest(one) == digest(two)
+    assert one.test_rmse == two.test_rmse
+    assert np.isfinite(one.test_rmse)
+    assert one.traces["noise precision"].shape == (2, 6)
+    assert not np.array_equal(*one.traces["noise precision"])
+    other = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, seed=4).fit(train, train)
+    assert digest(other) != digest(one)
+    assert one.predictions.count == 8
+    assert len(one.rmse_by_sweep) == 12
+
+
+def test_bias_only_is_linear_regression():
+    """With items and precisions held, a user's bias has a known Gaussian posterior."""
+    hyper = Hyper(bias_mean=0.0, bias_precision=2.0)
+    model = Model(features="none", bias="fixed", hyper=hyper)
+    ratings = small_ratings(8, 6)
+    data = Data.of(ratings, model)
+    state = random_start(model, data, 0)
+    drawn = []
+    for k in range(4000):
+        state.item.x[:, 0], state.tau = 0.0, 1.5
+        gibbs_sweep(model, data, state, Draws(0, sweep=k), "centred")
+        drawn.append(state.user.x[:, 0].copy())
+    n = ratings.by_user.counts
+    total = np.bincount(ratings.by_user.row_index, ratings.values - ratings.mean, minlength=8)
+    precision = 2.0 + 1.5 * n
+    z = (np.mean(drawn, axis=0) - 1.5 * total / precision) * np.sqrt(precision * 4000)
+    assert np.abs(z).max() < 4.5
+    assert np.var(drawn, axis=0) * precision == pytest.approx(np.ones(8), abs=5 * np.sqrt(2 / 4000))
+
+
+def test_transposing_the_data_transposes_the_model():
+    """An item is a user of the transposed data: same law, so same error within chance."""
+    train, test = split(load("demo"), "paper", seed=0)
+    model = Model(rank=4, features="side", side_of="user")
+    turned = Model(rank=4, features="side", side_of="item")
+    one = Gibbs(model, sweeps=250, burn_in=100).fit(train, test)
+    other = Gibbs(turned, sweeps=250, burn_in=100).fit(train.T, test.T)
+    assert one.test_rmse == pytest.approx(other.test_rmse, abs=0.003)
+
+
+def test_side_features_and_features_pay_on_the_demo_data():
+    train, test = split(load("demo"), "paper", seed=0)
+    rmse = {
+        name: Gibbs(model, sweeps=80).fit(train, test).test_rmse
+        for name, model in (
+            ("none", Model(features="none")),
+            ("no side", Model(rank=6, features="user-item")),
+            ("side", Model(rank=6)),
+        )
+    }
+    assert rmse["none"] > rmse["no side"] + 0.02
+    assert rmse["no side"] > rmse["side"] + 0.001
+
+
+def test_reasons_to_stop():
+    train = small_ratings(30, 20)
+    sampler = Gibbs(BASE, sweeps=500, burn_in=2)
+    seen: list[Progress] = []
+
+    def third(progress: Progress) -> bool:
+        seen.append(progress)
+        return progress.sweep == 3
+
+    fit = sampler.fit(train, train, callbacks=[third])
+    assert (fit.sweeps, fit.stopped) == (3, "a callback ended it")
+    assert [p.sweep for p in seen] == [1, 2, 3]
+    fit = sampler.fit(train, train, budget=0.0)
+    assert (fit.sweeps, fit.stopped) == (1, "the time was up")
+
+    def interrupt(progress: Progress) -> None:
+        if progress.sweep == 5:
+            raise KeyboardInterrupt
+
+    fit = sampler.fit(train, train, callbacks=[interrupt])
+    assert (fit.sweeps, fit.stopped) == (5, "interrupted")
+    assert fit.predictions.count == 3
+
+
+def test_each_chain_ends_when_the_validation_error_stops_falling():
+    train, rest = split(load("demo"), "paper", seed=0)
+    validation, test = carve(rest, 0.5)
+    sampler = Gibbs(Model(features="none"), sweeps=400, burn_in=5, chains=2)
+    seen: list[Progress] = []
+    fit = sampler.fit(train, test, validation=validation, patience=3, callbacks=[seen.append])
+    assert fit.stopped == "the validation error has stopped falling"
+    assert 10 < fit.sweeps < 400
+    assert len(fit.validation_by_sweep) == fit.sweeps == len(fit.rmse_by_sweep)
+    assert [p.validation for p in seen] == fit.validation_by_sweep
+    assert {p.chain for p in seen} == {0, 1}
+
+
+def test_patience():
+    patience = Patience(sweeps=2, least=0.1)
+    assert [patience.ends(e) for e in (1.0, 0.8, 0.75, 0.71, 0.6)] == [False] * 3 + [True, False]
+
+
+@pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
+def test_kept_draws_are_those_of_the_chain(name, tmp_path):
+    """In memory or on disk, float32, evenly spaced, and their mean prediction is the average."""
+    train = small_ratings(30, 20)
+    sampler = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, chains=2, keep=12)
+    memory, disk = sampler.fit(train, train), sampler.fit(train, train, keep_in=tmp_path / "draws")
+    assert len(memory.draws) == len(disk.draws) == 24
+    assert memory.draws.chains == [0] * 12 + [1] * 12
+    again = Kept.open(tmp_path / "draws")
+    for key, values in memory.draws.arrays.items():
+        assert values.dtype == np.float32
+        assert np.array_equal(values, disk.draws.arrays[key])
+        assert np.array_equal(values, again.arrays[key])
+    total = 0
+    for k in range(24):
+        state = again[k]
+        x, y = state.user.x, state.item.x
+        user, item = train.by_user.row_index, train.by_user.index
+        total = total + train.mean + x[user, 0] + y[item, 0] + (x[user, 1:] * y[item, 1:]).sum(1)
+    assert total / 24 == pytest.approx(memory.predictions.mean, abs=1e-5)
+    last, state = memory.draws[-1], memory.states[-1]
+    assert last.sweep == state.sweep == 14
+    assert last.tau == pytest.approx(state.tau, rel=1e-6)
+    assert pytest.approx(state.user.W, rel=1e-6) == last.user.W
+    few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3).fit(train)
+    assert [few.draws[k].sweep for k in range(3)] == [6, 10, 14]
+    with pytest.raises(IndexError):
+        memory.draws[24]
+
+
+def test_kept_draws_that_are_not_there(tmp_path):
+    with pytest.raises(DataError, match="not a folder of kept draws"):
+        Kept.open(tmp_path)
+    train = small_ratings(30, 20)
+    Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+    np.save(tmp_path / "draws" / "tau.npy", np.zeros((1, 1), np.float32))
+    with pytest.raises(DataError, match="tau.npy has another shape"):
+        Kept.open(tmp_path / "draws")
+    with pytest.raises(DataError, match="draws exists already; choose another folder for keep_in$"):
+        Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_state_goes_into_arrays_and_back(name):
+    model, train = VARIANTS[name], small_ratings(30, 20)
+    half = Gibbs(model, sweeps=3, burn_in=0).fit(train)
+    whole = Gibbs(model, sweeps=6, burn_in=0).fit(train)
+    state = from_arrays(to_arrays(half.states[0]), Data.of(train, model))
+    rest = Gibbs(model, sweeps=3, burn_in=0).fit(train, start=state)
+    assert digest(rest) == digest(whole)
+
+
+def test_traces_for_arviz(tmp_path):
+    arviz = pytest.importorskip("arviz")
+    fit = Gibbs(BASE, sweeps=60, burn_in=20, chains=3).fit(small_ratings(30, 20))
+    found = fit.to_arviz()
+    assert found.posterior["noise precision"].shape == (3, 40)
+    theirs = float(arviz.rhat(found, method="split")["noise precision"])
+    assert fit.diagnostics()["noise precision"]["r_hat"] == pytest.approx(theirs, abs=1e-6)
+    fit.save(tmp_path / "fit")
+    assert load_model(tmp_path / "fit").to_arviz().posterior.equals(found.posterior)
+
+
+def test_fits_without_chains_have_no_traces(tmp_path):
+    train = small_ratings(30, 20)
+    for fit in (MAP(BASE, penalty=5.0, sweeps=2), Variational(BASE, updates=2)):
+        one = fit.fit(train)
+        one.save(tmp_path / type(fit).__name__)
+        for each in (one, load_model(tmp_path / type(fit).__name__)):
+            with pytest.raises(DataError, match="only Gibbs sampling leaves traces"):
+                each.to_arviz()
+
+
+def test_a_given_start_is_where_the_chain_begins():
+    train = small_ratings(30, 20)
+    first = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train)
+    rest = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train, start=first.states[0])
+    whole = Gibbs(BASE, sweeps=10, burn_in=0).fit(train, train)
+    assert digest(rest) == digest(whole)
+    assert first.states[0].sweep == 5
+
+
+def test_settings_that_make_no_sense():
+    for wrong, match in (({"sweeps": 5, "burn_in": 5}, "burn_in=5"), ({"thin": 0}, "thin"),
+                         ({"keep": 400}, "keep=400"),
+                         ({"threads": 10_000}, "threads=10000")):  # fmt: skip
+        with pytest.raises(DataError, match=match):
+            Gibbs(BASE, **wrong)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, -0.4])
+def test_effective_sample_size_of_an_autoregression(phi):
+    """n (1 - phi) / (1 + phi) is exact; the estimate of 4 x 4000 draws is good to 20 %."""
+    rng = np.random.default_rng(1)
+    x = np.zeros((4, 4000))
+    e = rng.normal(size=x.shape)
+    for t in range(1, x.shape[1]):
+        x[:, t] = phi * x[:, t - 1] + e[:, t]
+    assert effective_sample_size(x) == pytest.approx(16_000 * (1 - phi) / (1 + phi), rel=0.2)
+    assert r_hat(x) == pytest.approx(1.0, abs=0.02)
+    assert r_hat(x / x.std() + np.arange(4)[:, None]) > 1.2
+    assert r_hat(x[:1] / x.std() + np.linspace(0, 5, 4000)) > 1.2
+
+
+def test_fit_as_a_command(tmp_path):
+    runner = CliRunner()
+    out = tmp_path / "fit"
+    args = ["fit", "demo", "--model", "side", "--precision", "robust", "--inference", "gibbs",
+            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--holdout", "paper", "--seed", "0",
+            "--out", str(out), "--json", "--quiet"]  # fmt: skip
+    done = runner.invoke(main, args)
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.output.splitlines()[-1])
+    assert facts["sweeps"] == 8
+    assert 0.7 < facts["test_rmse"] < 1.1
+    assert facts["model"]["precision"] == "robust"
+    rows = load(out / "predictions.csv", rating="mean")
+    assert len(rows) == facts["holdout"]["test"]
+    saved = json.loads((out / "fit.json").read_text())
+    assert saved["test_rmse"] == facts["test_rmse"]
+    assert len(saved["rmse_by_sweep"]) == 8
+    again = runner.invoke(main, args)
+    assert again.exit_code == 2
+    assert "exists already" in again.output
+    assert runner.invoke(main, [*args, "--overwrite"]).exit_code == 0
+    plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--quiet"])
+    assert "test RMSE 0." in plain.output
+    none = runner.invoke(main, ["fit", "demo", "--model", "none", "--bounds", "2", "--precision",
+                                "truncated", "--holdout", "none", "--sweeps", "3", "--burn-in", "1",
+                                "--quiet", "--json"])  # fmt: skip
+    assert json.loads(none.output)["model"]["bounds"] == [0.5, 2.0]
+    bad = runner.invoke(main, ["fit", "demo", "--bounds", "x"])
+    assert bad.exit_code == 2
+    assert "write LOW:HIGH, or N" in bad.output
+
+
+def test_the_default_model_is_the_best_known(tmp_path):
+    done = CliRunner().invoke(main, ["fit", "demo", "--rank", "2", "--sweeps", "2", "--burn-in",
+                                     "0", "--quiet", "--json"])  # fmt: skip
+    model = json.loads(done.output)["model"]
+    assert (model["features"], model["side_of"], model["side_power"]) == ("side", "both", 0.5)
+    assert (model["precision"], model["bias"]) == ("robust", "joint")
+
+
+def test_importing_does_not_load_the_compiler():
+    code = "import sys, bayesmf; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

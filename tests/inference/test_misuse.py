@@ -1,0 +1,213 @@
+"""Starts, parts and interruptions that are not as they should be."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bayesmf import MAP, DataError, Gibbs, Model, Ratings, Variational, load, split
+from bayesmf.cli.main import main
+from bayesmf.data.io.atomic import to_json
+from bayesmf.data.split import carve
+from bayesmf.errors import OverfittingWarning
+from bayesmf.inference.loop import Progress
+from oracle.variants import VARIANTS, small_ratings
+
+NO_SIDE, SIDE = VARIANTS["no side"], VARIANTS["both sides, joint bias"]
+KINDS = [
+    pytest.param(lambda model: Gibbs(model, sweeps=8, burn_in=2), id="gibbs"),
+    pytest.param(lambda model: Variational(model, updates=8), id="vi"),
+    pytest.param(lambda model: MAP(model, penalty=5.0, sweeps=8), id="map"),
+]
+
+
+def test_carving_keeps_the_numbers_of_users_and_items():
+    train = small_ratings(30, 20)
+    part, rest = carve(train, 0.1, seed=0)
+    assert part.users == rest.users == train.users
+    assert part.items == rest.items == train.items
+    assert len(part) + len(rest) == len(train)
+    with pytest.raises(DataError, match="too few to hold out"):
+        carve(train.select(np.arange(len(train)) < 2), 0.1)
+    with pytest.raises(DataError, match="validation=1"):
+        carve(train, 1.0)
+
+
+@pytest.mark.parametrize("method", ["coordinate", "momentum"])
+def test_users_without_training_ratings_do_no_harm(method):
+    """A random split leaves some: the penalty's own validation set must not renumber the rest."""
+    train, test = split(load("demo"), "random", seed=0)
+    assert (train.by_user.counts == 0).any() or (train.by_item.counts == 0).any()
+    fit = MAP(Model(rank=3, features="user-item"), method=method, sweeps=40).fit(train, test)
+    assert fit.test_rmse < 0.90
+    assert max(fit.trace["test rmse"]) < 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_with_other_ids_are_refused(kind):
+    train, other = small_ratings(30, 20), small_ratings(40, 25)
+    with pytest.raises(DataError, match="the test ratings have other users or items"):
+        kind(NO_SIDE).fit(train, other)
+    with pytest.raises(DataError, match="the validation ratings have other users or items"):
+        kind(NO_SIDE).fit(train, validation=other)
+    with pytest.raises(DataError, match="there are no validation ratings"):
+        kind(NO_SIDE).fit(train, validation=train.select(np.zeros(len(train), bool)))
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_starts_of_another_shape_are_refused(kind):
+    train = small_ratings(30, 20)
+    state = Gibbs(NO_SIDE, sweeps=2, burn_in=0).fit(train).states[0]
+    for start, model, ratings in (
+        (state, NO_SIDE, small_ratings(40, 25)),
+        (state, SIDE, train),
+        (state, Model(rank=12, features="user-item"), train),
+    ):
+        with pytest.raises(DataError, match="the start is of another model or other data"):
+            kind(model).fit(ratings, start=start)
+    with pytest.raises(DataError, match="start='mapp': choose"):
+        kind(NO_SIDE).fit(train, start="mapp")
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_a_kept_draw_is_a_start(kind):
+    train = small_ratings(30, 20)
+    kept = Gibbs(SIDE, sweeps=8, burn_in=2, keep=3).fit(train).draws
+    assert np.isfinite(kind(SIDE).fit(train, train, start=kept[-1]).test_rmse)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_a_start_of_a_richer_model_leaves_nothing_behind(kind):
+    train = small_ratings(30, 20)
+    rich = Gibbs(VARIANTS["no side, robust"], sweeps=4, burn_in=0).fit(train).states[0]
+    tailed = Gibbs(VARIANTS["no side, student-t"], sweeps=4, burn_in=0).fit(train).states[0]
+    for start in (rich, tailed):
+        fit = kind(NO_SIDE).fit(train, start=start)
+        state = fit.states[0] if hasattr(fit, "states") else fit.state
+        assert (state.user.noise == 1).all()
+        assert (state.item.spread == 1).all()
+    assert not (rich.user.noise == 1).any()
+
+
+def interrupting(stage: str):
+    def callback(progress: Progress) -> None:
+        if progress.stage.startswith(stage):
+            raise KeyboardInterrupt
+
+    return callback
+
+
+@pytest.mark.parametrize("penalty", [5, 10, 20, 40])
+def test_an_interruption_in_the_start_is_the_end(penalty):
+    """Whether or not the penalty that is interrupted is the best so far."""
+    train = small_ratings(30, 20)
+    for algorithm in (Gibbs(NO_SIDE, sweeps=5, burn_in=1), Variational(NO_SIDE, updates=5)):
+        with pytest.raises(KeyboardInterrupt):
+            algorithm.fit(train, start="map", callbacks=[interrupting(f"MAP, penalty {penalty}")])
+
+
+def test_an_interrupted_map_keeps_what_is_done():
+    train = small_ratings(30, 20)
+    fit = MAP(NO_SIDE).fit(train, train, callbacks=[interrupting("MAP, penalty 20")])
+    assert fit.stopped == "interrupted"
+    assert fit.sweeps > 0
+    assert np.isfinite(fit.test_rmse)
+
+
+def test_what_ends_the_start_ends_the_run():
+    train = small_ratings(30, 20)
+    one = Variational(NO_SIDE, updates=9).fit(train, budget=0.0)
+    assert (one.sweeps, one.stopped) == (1, "the time was up")
+    ends = [True]
+    fit = Variational(NO_SIDE, updates=9).fit(
+        train, callbacks=[lambda p: ends.pop() if ends else 0]
+    )
+    assert (fit.sweeps, fit.stopped) == (1, "a callback ended it")
+
+
+def test_an_interrupted_update_agrees_with_its_predictions():
+    train = small_ratings(30, 20)
+    fit = Variational(NO_SIDE, updates=9).fit(
+        train, train, start="random", callbacks=[interrupting("updating")]
+    )
+    values = np.asarray(train.by_user.values, float)
+    assert fit.test_rmse == pytest.approx(np.sqrt(np.mean((fit.predictions - values) ** 2)))
+
+
+def test_a_chain_that_has_only_begun_does_not_cut_the_others():
+    def late(progress: Progress) -> None:
+        if (progress.chain, progress.sweep) == (1, 3):
+            raise KeyboardInterrupt
+
+    train = small_ratings(30, 20)
+    fit = Gibbs(NO_SIDE, sweeps=30, burn_in=5, chains=2).fit(train, train, callbacks=[late])
+    assert fit.traces["noise precision"].shape == (1, 30)
+    assert fit.diagnostics()
+
+
+def test_overfitting_is_told_however_the_run_ends():
+    train, _ = split(load("demo"), "paper", seed=0)
+    part, judge = carve(train, 0.1)
+    algorithm = Variational(Model(20, "user-item"), updates=8, prior="map-driven")
+    start = MAP(algorithm.model, penalty=10.0, sweeps=10).fit(part, validation=judge).state
+    with pytest.warns(OverfittingWarning, match="Q overfits"):
+        fit = algorithm.fit(part, validation=judge, start=start)
+    assert fit.best < 8
+
+
+def test_the_bound_of_clamped_precisions_is_no_better_than_the_right_one():
+    train = small_ratings(60, 40)
+    model = VARIANTS["no side, truncated"]
+    start = Gibbs(model, sweeps=3, burn_in=0).fit(train).states[0]
+    bounds = [
+        Variational(model, updates=60, clamp=clamp).fit(train, start=start).trace["bound"][-1]
+        for clamp in (False, True)
+    ]
+    assert bounds[0] >= bounds[1]
+
+
+@pytest.mark.parametrize("model", [Model(2, "side-only", "both"), Model(2, "side-only")])
+def test_a_map_driven_prior_without_own_features(model):
+    fit = Variational(model, updates=4, prior="map-driven").fit(small_ratings(30, 20))
+    assert np.isfinite(fit.trace["bound"]).all()
+
+
+def test_three_ratings_are_enough_to_fit():
+    few = Ratings.from_triplets(users=["a", "b", "c"], items=["x", "x", "y"], ratings=[1, 2, 5])
+    for kind in (MAP(Model(2, "user-item")), Variational(Model(2, "user-item"), updates=3)):
+        assert np.isfinite(kind.fit(few, few).test_rmse)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--penalty", "nan", "--inference", "map"], "penalty=nan: choose a number above 0"),
+        (["--penalty", "inf", "--inference", "map"], "penalty=inf: choose a number above 0"),
+        (["--sweeps", "0", "--inference", "map"], "sweeps=0: choose 1 or more"),
+        (["--side-power", "nan"], "side_power=nan: choose 0 to 2"),
+        (["--bounds", "0:inf"], "both finite"),
+        (["--bounds", "1:2:3"], "write LOW:HIGH, or N"),
+    ],
+)
+def test_numbers_that_make_no_sense(args, told):
+    done = CliRunner().invoke(main, ["fit", "demo", "--quiet", *args])
+    assert done.exit_code == 2
+    assert told in done.output
+
+
+def test_json_has_no_numbers_that_other_readers_refuse():
+    facts = {"bound": float("nan"), "curve": [1.0, float("inf")], "pair": (1, 2.5), "name": "x"}
+    found = json.loads(to_json(facts))
+    assert found == {"bound": None, "curve": [1.0, None], "pair": [1, 2.5], "name": "x"}
+
+
+def test_validation_works_with_a_random_holdout():
+    done = CliRunner().invoke(
+        main, ["fit", "demo", "--quiet", "--rank", "2", "--model", "no-side", "--holdout", "random",
+               "--validation", "0.1", "--sweeps", "30", "--json"]
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["test_rmse"] < 0.95

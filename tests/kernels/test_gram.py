@@ -1,0 +1,93 @@
+"""The sums of products of rated rows against sums written out, for every layout of registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core.errors import TypingError
+
+from bayesmf.engines.ray.crew import writable
+from bayesmf.kernels import gram
+from bayesmf.kernels.designs import strips
+from bayesmf.kernels.rows import Known
+
+LENGTHS = (0, 1, gram.AHEAD, gram.AHEAD + 1, gram.PANEL, gram.PANEL + 1, 3 * gram.PANEL - 1)
+MEAN, OTHERS = 2.5, 40
+
+
+@pytest.fixture(params=[(8, 8, 3), (4, 4, 3)], ids=["32 registers of 8", "16 registers of 4"])
+def layout(request, monkeypatch):
+    for name, value in zip(("W", "MR", "NB"), request.param, strict=True):
+        monkeypatch.setattr(gram, name, value)
+
+
+def products():
+    """The kernel, compiled anew for the layout that is set."""
+    add = gram._add_products
+
+    @njit(fastmath={"contract"})
+    def sums_of(z, index, values, mean, first, rows, sums, width):
+        add(z, index, values, mean, first, rows, sums, width)
+
+    return sums_of
+
+
+def known_of(rank: int) -> tuple[np.ndarray, np.ndarray, Known]:
+    rng = np.random.default_rng(rank)
+    x = np.zeros((OTHERS, gram.padded(rank + 2)))
+    x[:, : rank + 1] = rng.normal(size=(OTHERS, rank + 1))
+    noise = rng.gamma(2.0, size=OTHERS)
+    return x, noise, Known.of(x, noise, np.empty((0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("rank", "kind"), [(1, np.int8), (6, np.float32), (7, np.float64), (20, np.int8), (40, np.int8)]
+)
+def test_the_products_are_those_written_out(rank, kind, layout):
+    x, noise, known = known_of(rank)
+    columns = x.shape[1]
+    rng = np.random.default_rng(0)
+    index = rng.integers(OTHERS, size=5 + max(LENGTHS)).astype(np.int32)
+    values = rng.integers(1, 6, size=len(index)).astype(kind)
+    add, first = products(), 5
+    for length in LENGTHS:
+        rated, ratings = index[first : first + length], values[first : first + length]
+        y = x[rated]
+        y[:, 0], y[:, -1] = 1.0, ratings - MEAN - x[rated, 0]
+        before = rng.normal(size=(columns, columns))
+        expected = before + np.einsum("k,ka,kb->ab", noise[rated], y, y)
+        sums = before.copy()
+        add(known.z, index, values, MEAN, first, length, sums, (0,) * columns)
+        lower = np.tril_indices(columns)
+        assert sums[lower] == pytest.approx(expected[lower], rel=1e-12, abs=1e-12)
+
+
+def test_every_block_is_summed_once(layout):
+    for columns in range(8, 97, 8):
+        passes = gram.in_passes(columns)
+        found = [(block, v) for tiles in passes for block, vectors in tiles for v in vectors]
+        wanted = {(a // gram.MR, b // gram.W) for a in range(columns) for b in range(a + 1)}
+        assert sorted(found) == sorted(wanted)
+        assert all(sum(len(vectors) for _, vectors in tiles) <= gram.NB for tiles in passes)
+
+
+def test_rows_that_do_not_lie_side_by_side_are_refused():
+    z, index, values = np.ones((8, 8)), np.zeros(3, np.int32), np.ones(3)
+    with pytest.raises(TypingError, match="side by side"):
+        products()(z.T, index, values, MEAN, 0, 3, np.zeros((8, 8)), (0,) * 8)
+
+
+def test_rows_and_strips_begin_with_a_cache_line():
+    for rank in (1, 20):
+        x, _, known = known_of(rank)
+        for made in (known.z, strips(x), writable(x), writable(x[1:])):
+            assert made.ctypes.data % 64 == 0
+            assert made.flags.c_contiguous
+
+
+def test_strips_are_columns_by_eights_with_zeros_behind():
+    x = np.random.default_rng(0).normal(size=(5, 21))
+    cut = strips(x)
+    assert cut.shape == (3, 5, 8)
+    assert (np.concatenate(cut, axis=1) == np.pad(x, ((0, 0), (0, 3)))).all()

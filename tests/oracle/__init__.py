@@ -1,0 +1,1 @@
+"""What the tests compare with: the joint density, readable conditionals, naive twins."""

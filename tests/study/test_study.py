@@ -1,0 +1,234 @@
+"""The study: runs shared and ordered, results that a kill does not change, users' mistakes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import bayesmf
+from bayesmf import MAP, DataError, Gibbs, Variational
+from bayesmf.cli.main import main
+from bayesmf.data.io.atomic import locked
+from bayesmf.study.results import Results
+from bayesmf.study.runner import Study
+from bayesmf.study.specs import EXPERIMENTS, FEATURES, PRECISIONS, Lengths, runs_of
+
+LENGTHS = Lengths.of("", quick=True, rank=2)
+
+
+def test_a_name_means_one_run_wherever_it_appears():
+    found = {}
+    for make in EXPERIMENTS.values():
+        for run in make(LENGTHS):
+            assert found.setdefault(run.name, run) == run
+            if run.name.startswith("vi-validation"):
+                assert run.start.startswith("start-validation")  # it has not seen what is held out
+
+
+def test_every_run_once_and_after_what_it_needs():
+    runs = runs_of(tuple(EXPERIMENTS), LENGTHS)
+    names = [run.name for run in runs]
+    assert len(set(names)) == len(names)
+    for place, run in enumerate(runs):
+        assert set(run.needs) <= set(names[:place])
+        assert run.cost > 0
+
+
+def test_table_2_has_every_cell():
+    names = {run.name for run in runs_of(("table-2",), LENGTHS)}
+    for features in FEATURES:
+        for precision in PRECISIONS:
+            for kind in ("gibbs", "vi", "map"):
+                assert f"{kind}-{features}-{precision}" in names
+
+
+def test_other_splits_have_the_tables_only():
+    study = Study("demo", Path("nowhere"), quick=True, splits=2)
+    names = [{run.name for k, run in study.tasks() if k == split} for split in (0, 1)]
+    assert names[1] < names[0]
+    assert "gibbs-side-only-truncated" in names[1]
+    assert "vi-printed-no-side-robust" not in names[1]
+    asked = Study("demo", Path("nowhere"), quick=True, splits=2, only=("gibbs-side-robust",))
+    assert [(k, run.name) for k, run in asked.tasks()] == [(0, "gibbs-side-robust"),
+                                                           (1, "gibbs-side-robust")]  # fmt: skip
+
+
+def parts(path: Path, seed: int = 0):
+    return bayesmf.split(bayesmf.load(path), "paper", seed)
+
+
+def rmse(folder: Path, name: str, split: int = 0) -> float:
+    return Results(folder)[split, name]["rmse"]
+
+
+def test_results_are_those_of_the_algorithms(tiny_study, tiny_ratings):
+    """The study adds nothing to a fit: the same numbers come out of it by hand, to the bit."""
+    lengths = Lengths.of("", quick=True, rank=2)
+    runs = {run.name: run for run in runs_of(tuple(EXPERIMENTS), lengths)}
+    for split in (0, 1):
+        train, test = parts(tiny_ratings, split)
+        for name in ("gibbs-side-robust", "gibbs-both-sides-constant"):
+            run = runs[name]
+            fit = Gibbs(run.model, seed=split, **run.settings).fit(train, test)
+            assert rmse(tiny_study, name, split) == fit.test_rmse
+    train, test = parts(tiny_ratings)
+    run = runs["map-side-constant"]
+    fit = MAP(run.model, seed=0, **run.settings).fit(train, test)
+    assert rmse(tiny_study, run.name) == fit.test_rmse
+    run = runs["vi-no-side-constant"]
+    start = Results(tiny_study).state(0, "start-no-side")
+    fit = Variational(run.model, seed=0, **run.settings).fit(train, test, start=start)
+    assert rmse(tiny_study, run.name) == fit.test_rmse
+    assert Results(tiny_study)[0, run.name]["least"] == min(fit.trace["test rmse"])
+
+
+def test_the_paper_s_third_stage_changes_precisions_alone(tiny_study):
+    results = Results(tiny_study)
+    facts = [results[0, f"map-side-{precision}"] for precision in PRECISIONS]
+    assert facts[0]["rmse"] == facts[1]["rmse"] == facts[2]["rmse"]
+    assert len({one["log score"] for one in facts}) == 3
+
+
+def test_cold_start_users_are_better_known_with_more_ratings(tiny_study):
+    for name in ("none", "no-side", "side", "both-sides"):
+        errors = Results(tiny_study)[0, f"cold-start-{name}"]["rmse by given"]
+        assert errors["20"] < min(errors["0"], errors["1"])
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Every result file; times are not results."""
+    files = [path for path in folder.rglob("*") if path.name in ("result.json", "arrays.npz")]
+    files.append(folder / "study.json")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files}  # fmt: skip
+
+
+def command(data: Path, out: Path, *more: object) -> list[str]:
+    words = ["study", data, "--quick", "--rank", 2, "--out", out, *more]
+    return [sys.executable, "-m", "bayesmf", *map(str, words)]
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_killed_and_resumed_it_ends_with_the_same_bytes(kills, tiny_ratings, tmp_path):
+    only = () if kills > 1 else ("--only", "table-4,fig-2")
+    whole = tmp_path / "whole"
+    began = time.perf_counter()
+    subprocess.run(command(tiny_ratings, whole, *only), check=True, capture_output=True)
+    seconds = time.perf_counter() - began
+    moments, out = random.Random(3), tmp_path / "killed"
+    for _ in range(kills):
+        process = subprocess.Popen(
+            command(tiny_ratings, out, *only, "--resume"), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        time.sleep(seconds * moments.uniform(0.2, 0.6))
+        os.kill(process.pid, signal.SIGKILL)  # its workers notice by themselves
+        process.wait()
+    again = subprocess.run(
+        command(tiny_ratings, out, *only, "--resume"), check=True, capture_output=True, text=True
+    )
+    assert "report in" in again.stdout
+    assert digests(out) == digests(whole)
+    assert not list(out.glob("split-*/.*"))  # nothing half-written is left
+
+
+def test_more_can_be_added_to_a_study(tiny_ratings, tmp_path):
+    out = tmp_path / "out"
+    for words in (("--only", "map-none-constant"), ("--only", "gibbs-none-constant", "--resume")):
+        subprocess.run(command(tiny_ratings, out, *words), check=True, capture_output=True)
+        (out / "split-0" / ".left-by-a-kill").mkdir(exist_ok=True)
+    subprocess.run(command(tiny_ratings, out, *words), check=True, capture_output=True)
+    assert {p.name for p in (out / "split-0").iterdir()} == {
+        "users", "map-none-constant", "gibbs-none-constant",
+    }  # fmt: skip
+    assert (out / "report.html").is_file()
+
+
+def invoke(*words: object):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_mistakes_get_a_sentence(tiny_ratings, tiny_study, tmp_path):
+    study = ("study", tiny_ratings, "--quick", "--rank", 2, "--out")
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "letter.txt").write_text("dear")
+    file = tmp_path / "file"
+    file.write_text("")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "study.json").write_text("{")
+    cases = {
+        (*study, tmp_path / "a", "--only", "table-9"): "no experiment 'table-9'; there are table-1",
+        (*study, tiny_study): "holds a study already; go on with it by --resume",
+        (*study, tiny_study, "--resume", "--seed", 5): "another seed (0, not 5)",
+        (*study, tiny_study, "--resume", "--bins", "5,9"): "another bins",
+        (*study, full): "holds other files",
+        (*study, file): "is not a folder",
+        (*study, tmp_path / "a", "--bins", "9,5"): "rising whole numbers",
+        (*study, broken, "--resume"): "cannot be read",
+        ("study", tmp_path / "none.csv", "--out", tmp_path / "b"): "none.csv",
+        ("report", full): "no study.json in it",
+        ("report", tmp_path / "nowhere"): "no study.json in it",
+    }
+    for words, sentence in cases.items():
+        done = invoke(*words)
+        assert done.exit_code == 2, words
+        assert sentence in done.output.replace("\n", " "), done.output
+    assert (full / "letter.txt").read_text() == "dear"
+
+
+def test_a_second_study_in_the_same_folder_is_refused(tiny_ratings, tmp_path):
+    with locked(tmp_path, "another study"):
+        done = invoke("study", tiny_ratings, "--quick", "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "in use by another study" in done.output
+    with locked(tmp_path, "another study"):  # let go of
+        pass
+
+
+def test_a_run_that_dies_says_so(tiny_ratings, tmp_path, monkeypatch):
+    import bayesmf.study.runner as runner
+
+    monkeypatch.setattr(runner, "_work", _die)
+    study = Study(str(tiny_ratings), tmp_path / "out", quick=True, rank=2, only=("fig-7",))
+    with pytest.raises(DataError, match="killed by the system.*--workers 1"):
+        study.run()
+
+
+def _die(split, run):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_bins_can_be_set(tiny_ratings, tmp_path):
+    out = tmp_path / "out"
+    words = ("--only", "gibbs-none-constant", "--bins", "10,20")
+    subprocess.run(command(tiny_ratings, out, *words), check=True, capture_output=True)
+    facts = json.loads((out / "study.json").read_text())
+    assert facts["bin_labels"] == ["<=10", "11-20", "21+"]
+    result = Results(out)[0, "gibbs-none-constant"]
+    assert len(result["by bin"]["rmse"]) == 3
+    assert "--bins 10,20" in result["command"]
+    assert np.isfinite(result.array("by bin")).all()
+
+
+def test_the_command_in_a_result_makes_it_again(tiny_study, tmp_path):
+    name = "vi-no-side-robust"
+    words = Results(tiny_study)[0, name]["command"].split()
+    assert words[0] == "bayesmf"
+    subprocess.run([sys.executable, "-m", *words, "--out", tmp_path / "out"], check=True,
+                   capture_output=True)  # fmt: skip
+    again, before = digests(tmp_path / "out"), digests(tiny_study)
+    for file in ("result.json", "arrays.npz"):
+        assert again[f"split-0/{name}/{file}"] == before[f"split-0/{name}/{file}"]
