@@ -1,6 +1,6 @@
 """Every way to get a ratings file wrong that we know of, and what the user is told.
 
-``python tests/oracle/bad_inputs.py`` prints the table of docs/input-errors.md, which a test compares.
+``PYTHONPATH=tests python tests/oracle/bad_inputs.py`` prints the table of docs/input-errors.md.
 """
 
 from __future__ import annotations
