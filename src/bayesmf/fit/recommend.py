@@ -10,11 +10,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.fit.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
-from bayesmf.model.state import Name
+from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
 
 Floats = NDArray[np.float32]
@@ -83,7 +84,7 @@ def _for_strangers(posterior: Posterior, user: Index, item: Index) -> list[Float
     """The lower scores of a new item by user, and of a new user by item: their doubt is wider."""
     out = []
     for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
-        spread = posterior.spread(users, items)
+        spread = posterior.moments(Cells(users, items))
         score = spread.mean - posterior.mean - CAUTION * np.sqrt(spread.doubt)
         out.append(score.astype(np.float32))
     return out
