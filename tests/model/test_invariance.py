@@ -14,7 +14,7 @@ import pytest
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.kernels.designs import draw_centred, draw_non_centred, store_grams
+from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, store_grams
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
@@ -136,8 +136,8 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
         known = Known.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
-        draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
-                         precision @ me.W_mean[first:], first, place, False, me.x,
+        draw_non_centred(pattern(raters.observed), mine.shrink, state.tau * me.noise, grams,
+                         precision, precision @ me.W_mean[first:], first, place, False, me.x,
                          me.W)  # fmt: skip
     return me.W[0, first:]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmf import DataError
-from bayesmf.kernels.designs import draw_centred, draw_non_centred, store_grams
+from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, store_grams
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
@@ -186,8 +186,9 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         known = Known.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), me.W.copy()
-        draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
-                         precision @ me.W_mean[first:], first, place, sample, x, W)  # fmt: skip
+        draw_non_centred(pattern(raters.observed), mine.shrink, state.tau * me.noise, grams,
+                         precision, precision @ me.W_mean[first:], first, place, sample, x,
+                         W)  # fmt: skip
         own, noise = me.own.copy(), np.empty(me.size - first)
         for k in range(len(me.W)):
             conditional = readable.free_side(state, mine, raters, k, model)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
-from bayesmf.kernels.designs import offsets_of_strips, strips
+from bayesmf.kernels.designs import offsets_of_strips, pattern, strips
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.spec import Model
@@ -202,7 +202,7 @@ def refresh_offset(side: Side, data: SideData) -> None:
 
 def _offsets(data: SideData, cut: Array, columns: int, shrink: Array) -> tuple[Array]:
     out = np.empty((len(shrink), columns))
-    offsets_of_strips(data.observed, cut, shrink, out)
+    offsets_of_strips(pattern(data.observed), cut, shrink, out)
     return (out,)
 
 

@@ -13,6 +13,8 @@ from bayesmf.kernels.designs import (
     draw_centred,
     draw_non_centred,
     offsets,
+    pattern,
+    squared,
     squared_errors,
     store_grams,
     strips,
@@ -237,22 +239,23 @@ def update_side(
     if own and algorithm.form != "non-centred":
         _draw_centred(model, data, raters, me, algorithm)
     if not own or algorithm.form != "centred":
+        rows, columns = pattern(data.observed), pattern(raters.observed)
         cov = algorithm.covariances(data.name)
         grams = _grams(data, _known(data, others, algorithm), me.size, state)
         weight = state.tau * me.noise
         if algorithm.sample:
             precision = me.W_precision[first:, first:]
             linear = precision @ me.W_mean[first:]
-            draw_non_centred(raters.observed, data.shrink, weight, grams, precision, linear, first,
-                             algorithm.place(data.name, "W_free"), True, me.x,
-                             me.W)  # fmt: skip
+            place = algorithm.place(data.name, "W_free")
+            draw_non_centred(columns, data.shrink, weight, grams, precision, linear, first, place,
+                             True, me.x, me.W)  # fmt: skip
         else:
             cells = me.size * (me.size + 1) // 2
             filled = cov.W if len(cov.W) else np.zeros((len(me.W), cells))
             logdet = cov.W_logdet if len(cov.W) else np.empty(len(me.W))
-            move_to_mean(data, raters, me, first, grams, weight, filled, logdet)
+            move_to_mean(rows, columns, data.shrink, me, first, grams, weight, filled, logdet)
         if len(cov.W):
-            offsets(data.observed, cov.W, data.shrink**2, cov.offset)
+            offsets(squared(rows), cov.W, data.shrink**2, cov.offset)
             np.add(cov.own, cov.offset, out=cov.total)
     refresh_offset(me, data)
     if not own:
@@ -265,7 +268,7 @@ def _strips(
     means: Array, residual: Array, W: Array,
 ) -> tuple[Array]:  # fmt: skip
     """W drawn anew; ``residual`` and ``W`` are changed."""
-    draw_centred(raters.observed, weight, scales, means, place, sample, residual, W, first)
+    draw_centred(pattern(raters.observed), weight, scales, means, place, sample, residual, W, first)
     return (W,)
 
 

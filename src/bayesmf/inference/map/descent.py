@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.kernels.designs import offsets
+from bayesmf.kernels.designs import offsets, pattern
 from bayesmf.kernels.reduce import residual_sums
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Side, SideData, State, refresh_offset
@@ -44,7 +44,8 @@ def gradients(model: Model, data: Data, state: State) -> dict[str, Array]:
             first = model.first_side
             shared = np.zeros_like(me.W)
             # row i pulls every W_k that it rated by c_i
-            offsets(other.observed, pull * mine.shrink[:, None], np.ones(len(me.W)), shared)
+            pulled = pull * mine.shrink[:, None]
+            offsets(pattern(other.observed), pulled, np.ones(len(me.W)), shared)
             slope = me.W @ me.W_precision - shared
             slope[:, :first] = 0.0
             out[f"{mine.name}.W"] = slope
@@ -123,6 +124,6 @@ class Momentum:
             if self.model.has_side(mine.name):
                 strength = np.empty((len(me.W), 1))
                 each = (mine.shrink**2 * mine.counts)[:, None]
-                offsets(other.observed, each, np.ones(len(me.W)), strength)
+                offsets(pattern(other.observed), each, np.ones(len(me.W)), strength)
                 out[f"{mine.name}.W"] = np.diag(me.W_precision) + strength * square
         return out
