@@ -79,7 +79,7 @@ def rows_kernel(others: int) -> tuple[float, ...]:
         small = random_start(PLAIN, Data(data, data, 3.0, rows * each), 0)
         prior = prior_of(PLAIN, data, small.user)
         out, ones, errors = np.zeros((rows, width)), np.ones(rows), np.empty(rows)
-        run = partial(draw_rows, data.observed, known, ones, prior, Draws(0).place(), True, out,
+        run = partial(draw_rows, data.observed, known, ones, prior, Draws(0).counter(), True, out,
                       errors, POINTS, NONE, small.width())  # fmt: skip
         run()
         times.append(cpu(15, run))
@@ -105,7 +105,7 @@ def side_kernels(others: int) -> tuple[float, float]:
 
     def strip() -> None:
         draw_centred(
-            pattern(data.observed), weight, one, one, Draws(0).place(), True, residual, w, 0
+            pattern(data.observed), weight, one, one, Draws(0).counter(), True, residual, w, 0
         )
 
     for warm in (gather, strip):

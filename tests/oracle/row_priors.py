@@ -64,7 +64,7 @@ def against_loops(name: str) -> bytes:
     mean, cov = conditional_moments(model, data.user, state)
     sampling = sweep.Sampling(Draws(3))
     sweep.update_rows(model, data.user, state.user, state.item, state, sampling)
-    place = stream(Draws(3), "user", "rows").place()
+    counter = stream(Draws(3), "user", "rows").counter()
     for i in range(len(mean)):
         precision = np.linalg.inv(unpack(known.cov[i]))
         linear = precision @ known.mean[i]
@@ -78,7 +78,7 @@ def against_loops(name: str) -> bytes:
         assert gaussian.precision == pytest.approx(precision, abs=ROUNDING)
         assert gaussian.linear == pytest.approx(linear, abs=ROUNDING)
         noise = np.empty(model.size)
-        fill_normal(place, i, noise)
+        fill_normal(counter, i, noise)
         drawn = state.user.x[i, : model.size]
         assert drawn == pytest.approx(gaussian.sample(noise), abs=ROUNDING)
     return mean.tobytes() + cov.tobytes() + state.user.x.tobytes()

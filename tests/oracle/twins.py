@@ -75,7 +75,7 @@ def centred(valued: bool, sample: bool) -> Pairs:
     v = random_design(n, m, valued)
     weight, scale, mean = rng.gamma(2.0, size=n), rng.gamma(2.0, size=size), rng.normal(size=size)
     f, W = rng.normal(size=(n, size)), rng.normal(size=(m, size))
-    counter = Draws(3, 1, 4, 5).place()
+    counter = Draws(3, 1, 4, 5).counter()
     cut_f, cut_W = designs.strips(f), designs.strips(W)
     designs.draw_centred(
         sparse_of(v.T, valued),
@@ -121,7 +121,7 @@ def non_centred(valued: bool, sample: bool, first: int) -> Pairs:
     prior = random_precisions(rng, 1, size - first)[0]
     linear = rng.normal(size=size - first)
     x, W = rng.normal(size=(n, size)), rng.normal(size=(m, size))
-    counter = Draws(3, 1, 4, 5).place()
+    counter = Draws(3, 1, 4, 5).counter()
     new_x, new_W = x.copy(), W.copy()
     designs.draw_non_centred(
         sparse_of(v.T, valued),

@@ -10,7 +10,7 @@ from bayesmf import DataError
 from bayesmf.model.distributions import TruncatedGamma
 from bayesmf.random import philox
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 
 LEVEL = 1e-4  # of a false alarm, in each test
 
@@ -74,10 +74,10 @@ def test_no_place_shares_a_word_with_another():
         for chain in range(3):
             for block in range(3):
                 for sweep in range(3):
-                    place = Place(np.uint64(seed), chain, block, sweep)
+                    counter = Counter(np.uint64(seed), chain, block, sweep)
                     for row in (0, 1, 2, 2**32, 2**32 + 1):
                         for number in range(3):
-                            words.update(map(int, philox.bits(place, row, number)))
+                            words.update(map(int, philox.bits(counter, row, number)))
                             count += 2
     assert len(words) == count
 

@@ -151,7 +151,7 @@ def offsets_of_strips(matrix, cut, c, out):
 
 
 @parallel
-def draw_centred(columns, weight, scale, mean, place, sample, residual, W, from_strip):
+def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, from_strip):
     """Every W_k in turn given the rows' own values S, in coordinates that decouple its columns.
 
     There W_k ~ N(mean, 1) and row i's residual f_i = (S_i - mu - offset_i) / c_i has precision
@@ -191,7 +191,7 @@ def draw_centred(columns, weight, scale, mean, place, sample, residual, W, from_
                 new = linear / precision
                 if sample:
                     number = (from_strip + strip) * COLUMNS + a
-                    first, second = bits(place, k, number // 2)
+                    first, second = bits(counter, k, number // 2)
                     word = second if number % 2 else first
                     new += normal_quantile(to_unit(word)) / np.sqrt(precision)
                 total[a] = new - mine[k, a]
@@ -255,7 +255,7 @@ def expected_errors(observed, x, cov, known, size, width, out):
 
 
 @serial
-def draw_non_centred(columns, c, weight, grams, prior, linear, first, place, sample, x, W):
+def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, sample, x, W):
     """Every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
 
     precision  prior + sum_i X_ik^2 weight_i A_i
@@ -298,7 +298,7 @@ def draw_non_centred(columns, c, weight, grams, prior, linear, first, place, sam
             for b in range(a + 1):
                 P[a, b] += prior[a, b]
         if sample:
-            fill_normal(place, k, draws)
+            fill_normal(counter, k, draws)
         else:
             draws[:] = 0.0
         solve_one(P, step, draws, size)

@@ -1,4 +1,4 @@
-"""Random numbers by their place: (seed, chain, sweep, parameter)."""
+"""Random numbers by their counter: (seed, chain, sweep, parameter)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bayesmf.errors import DataError
 from bayesmf.random import philox
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 
 Array = NDArray[np.float64]
 KINDS = 4  # streams of one parameter: normals, gammas, uniforms, and one for its kernel
@@ -38,25 +38,25 @@ class Draws:
         """The stream of another parameter."""
         return replace(self, parameter=parameter)
 
-    def place(self, kind: int = 3) -> Place:
+    def counter(self, kind: int = 3) -> Counter:
         """For a kernel that draws by itself."""
         block = self.parameter * KINDS + kind
-        return Place(np.uint64(self.seed), self.chain, block, self.sweep)  # type: ignore[arg-type]
+        return Counter(np.uint64(self.seed), self.chain, block, self.sweep)  # type: ignore[arg-type]
 
     def normals(self, rows: int, columns: int = 1) -> Array:
         """Standard normals."""
         out = np.empty((rows, columns))
-        philox.normals(self.place(0), self.first, out)
+        philox.normals(self.counter(0), self.first, out)
         return out
 
     def gammas(self, shapes: Array) -> Array:
         """Gamma(shape, 1), one for each shape."""
         out = np.empty(len(shapes))
-        philox.gammas(self.place(1), self.first, shapes, out)
+        philox.gammas(self.counter(1), self.first, shapes, out)
         return out
 
     def uniforms(self, rows: int, columns: int = 1) -> Array:
         """Uniforms on the open unit interval."""
         out = np.empty((rows, columns))
-        philox.uniforms(self.place(2), self.first, out)
+        philox.uniforms(self.counter(2), self.first, out)
         return out

@@ -1,4 +1,4 @@
-"""Philox4x32-10 (Salmon et al. 2011): random numbers as a function of their place.
+"""Philox4x32-10 (Salmon et al. 2011): random numbers as a function of their counter.
 
 A draw is fixed by (seed; row, block, sweep, chain; number within the row), so it does not matter
 who draws it, or when. Uniforms take 64 bits, normals are the inverse distribution function of one
@@ -14,7 +14,7 @@ import numpy as np
 from bayesmf.machine import serial
 
 
-class Place(NamedTuple):
+class Counter(NamedTuple):
     """What a draw depends on besides its row and its number within the row."""
 
     seed: int  # below 2^64
@@ -43,17 +43,17 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @serial
-def bits(place, row, number):
+def bits(counter, row, number):
     """Two independent 64-bit words: numbers 2 ``number`` and 2 ``number`` + 1 of the row.
 
     The counter is (row; number and block; sweep; chain and the row's upper bits), all disjoint.
     """
     r = np.uint64(row)
     c0 = r & U32
-    c1 = (np.uint64(number) & np.uint64(0xFFFFFF)) | (np.uint64(place.block) << S24)
-    c2 = np.uint64(place.sweep) & U32
-    c3 = (np.uint64(place.chain) << S16) | (r >> S32)
-    seed = np.uint64(place.seed)
+    c1 = (np.uint64(number) & np.uint64(0xFFFFFF)) | (np.uint64(counter.block) << S24)
+    c2 = np.uint64(counter.sweep) & U32
+    c3 = (np.uint64(counter.chain) << S16) | (r >> S32)
+    seed = np.uint64(counter.seed)
     a, b, c, d = philox(c0, c1, c2, c3, seed & U32, seed >> S32)
     return a | (b << S32), c | (d << S32)
 
@@ -200,39 +200,39 @@ def normal_quantile(p):
 
 
 @serial
-def fill_uniform(place, row, out):
+def fill_uniform(counter, row, out):
     """The first uniforms of a row."""
     for k in range(0, len(out), 2):
-        a, b = bits(place, row, k // 2)
+        a, b = bits(counter, row, k // 2)
         out[k] = to_unit(a)
         if k + 1 < len(out):
             out[k + 1] = to_unit(b)
 
 
 @serial
-def fill_normal(place, row, out):
+def fill_normal(counter, row, out):
     """The first standard normals of a row."""
-    fill_uniform(place, row, out)
+    fill_uniform(counter, row, out)
     for k in range(len(out)):
         out[k] = normal_quantile(out[k])
 
 
 @serial
-def uniforms(place, first_row, out):
+def uniforms(counter, first_row, out):
     """Row after row of uniforms."""
     for r in range(out.shape[0]):
-        fill_uniform(place, first_row + r, out[r])
+        fill_uniform(counter, first_row + r, out[r])
 
 
 @serial
-def normals(place, first_row, out):
+def normals(counter, first_row, out):
     """Row after row of standard normals."""
     for r in range(out.shape[0]):
-        fill_normal(place, first_row + r, out[r])
+        fill_normal(counter, first_row + r, out[r])
 
 
 @serial
-def gammas(place, first_row, shapes, out):
+def gammas(counter, first_row, shapes, out):
     """One standard Gamma draw a row (Marsaglia & Tsang 2000), by rejection within the row.
 
     A shape below 1 is drawn one higher and scaled by a uniform's power.
@@ -244,7 +244,7 @@ def gammas(place, first_row, shapes, out):
         c = 1.0 / np.sqrt(9.0 * d)
         number = 1
         while True:
-            first, second = bits(place, first_row + r, number)
+            first, second = bits(counter, first_row + r, number)
             number += 1
             x = normal_quantile(to_unit(first))
             v = (1.0 + c * x) ** 3
@@ -252,5 +252,5 @@ def gammas(place, first_row, shapes, out):
                 break
         value = d * v
         if shape < 1.0:
-            value *= to_unit(bits(place, first_row + r, 0)[0]) ** (1.0 / shape)
+            value *= to_unit(bits(counter, first_row + r, 0)[0]) ** (1.0 / shape)
         out[r] = value

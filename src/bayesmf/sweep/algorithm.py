@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.state import Name, stream
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 
 Array = NDArray[np.float64]
 Form = Literal["centred", "non-centred", "interwoven"]
@@ -39,7 +39,7 @@ class Algorithm(Protocol):
     def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
         """The value to go on with."""
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str) -> Counter:
         """The random numbers of a kernel."""
 
     def covariances(self, side: Name) -> Covariances:
@@ -64,9 +64,9 @@ class Sampling:
         """A draw."""
         return conditional.sample(stream(self.draws, side, what, group))
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str) -> Counter:
         """The random numbers of a kernel."""
-        return stream(self.draws, side, what).place()
+        return stream(self.draws, side, what).counter()
 
     def covariances(self, side: Name) -> Covariances:
         """A draw is a point."""
@@ -78,7 +78,7 @@ class Sampling:
         """Nothing to do."""
 
 
-NO_DRAWS = Draws(0).place()
+NO_DRAWS = Draws(0).counter()
 
 
 class Modes:
@@ -91,7 +91,7 @@ class Modes:
         """Hyper-parameters are fixed penalties here."""
         raise NotImplementedError
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str) -> Counter:
         """Nothing is drawn."""
         return NO_DRAWS
 

@@ -26,7 +26,7 @@ from bayesmf.model.distributions import NormalWishart
 from bayesmf.model.spec import Group, Model
 from bayesmf.model.state import Data, Name, Side, SideData, State, refresh_offset
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place, normals
+from bayesmf.random.philox import Counter, normals
 from bayesmf.sweep.algorithm import NO_VALUES, Algorithm, Covariances, Form, Sampling
 from bayesmf.sweep.design_mean import move_to_mean
 
@@ -158,38 +158,38 @@ def update_rows(
     errors = np.empty(len(me.x) if wanted else 0)
     known, weight = _known(data, others, algorithm), state.tau * me.noise
     cov = algorithm.covariances(data.name)
-    place = algorithm.place(data.name, "rows")
+    counter = algorithm.counter(data.name, "rows")
     if model.features == "none" or model.has_own(data.name):
         prior = prior_of(model, data, me, cov.offset)
         if len(cov.own):
-            draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
+            draw_rows(data.observed, known, weight, prior, counter, algorithm.sample, me.x, errors,
                       cov.own, cov.logdet, state.width())  # fmt: skip
         else:
-            shared = (known, prior._replace(spread=None, offset=None), place, algorithm.sample,
+            shared = (known, prior._replace(spread=None, offset=None), counter, algorithm.sample,
                       wanted, state.width())  # fmt: skip
             me.x, errors = data.run(_rows, shared, (weight, prior.spread, prior.offset))
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
-        _update_biases(data, me, known, weight, place, algorithm.sample, cov, errors, state)
+        _update_biases(data, me, known, weight, counter, algorithm.sample, cov, errors, state)
     algorithm.updated(f"{data.name} rows")
     return errors
 
 
 def _rows(
-    data: SideData, known: Known, prior: Prior, place: Place, sample: bool, wanted: bool,
+    data: SideData, known: Known, prior: Prior, counter: Counter, sample: bool, wanted: bool,
     width: tuple[int, ...], weight: Array, spread: Array, offset: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Rows, and their squared errors if those are wanted."""
     x = np.zeros((len(weight), len(width)))
     errors = np.empty(len(weight) if wanted else 0)
-    draw_rows(data.observed, known, weight, prior._replace(spread=spread, offset=offset), place,
+    draw_rows(data.observed, known, weight, prior._replace(spread=spread, offset=offset), counter,
               sample, x, errors, POINTS, NO_VALUES, width)  # fmt: skip
     return x, errors
 
 
 def _update_biases(
-    data: SideData, me: Side, known: Known, weight: Array, place: Place, sample: bool,
+    data: SideData, me: Side, known: Known, weight: Array, counter: Counter, sample: bool,
     cov: Covariances, errors: Array, state: State,
 ) -> None:  # fmt: skip
     """Rows without features of their own: only the bias is free, given S = offset."""
@@ -201,7 +201,7 @@ def _update_biases(
     me.x[:, 0] = linear / precision
     if sample:
         noise = np.empty((len(me.x), 1))
-        normals(place, 0, noise)
+        normals(counter, 0, noise)
         me.x[:, 0] += noise[:, 0] / np.sqrt(precision)
     if len(cov.own):
         cov.own[:, 0], cov.logdet[:] = 1 / precision, -np.log(precision)
@@ -246,8 +246,8 @@ def update_side(
         if algorithm.sample:
             precision = me.W_precision[first:, first:]
             linear = precision @ me.W_mean[first:]
-            place = algorithm.place(data.name, "W_free")
-            draw_non_centred(columns, data.shrink, weight, grams, precision, linear, first, place,
+            counter = algorithm.counter(data.name, "W_free")
+            draw_non_centred(columns, data.shrink, weight, grams, precision, linear, first, counter,
                              True, me.x, me.W)  # fmt: skip
         else:
             cells = me.size * (me.size + 1) // 2
@@ -264,11 +264,12 @@ def update_side(
 
 
 def _strips(
-    raters: SideData, first: int, weight: Array, place: Place, sample: bool, scales: Array,
+    raters: SideData, first: int, weight: Array, counter: Counter, sample: bool, scales: Array,
     means: Array, residual: Array, W: Array,
 ) -> tuple[Array]:  # fmt: skip
     """W drawn anew; ``residual`` and ``W`` are changed."""
-    draw_centred(pattern(raters.observed), weight, scales, means, place, sample, residual, W, first)
+    columns = pattern(raters.observed)
+    draw_centred(columns, weight, scales, means, counter, sample, residual, W, first)
     return (W,)
 
 
@@ -287,7 +288,7 @@ def _draw_centred(
     residual = (me.own[:, columns] - me.mean[columns]) / c[:, None]
     W = strips(me.W[:, columns] @ into)
     scales, means = strips(scale[None])[:, 0], strips((me.W_mean[columns] @ into)[None])[:, 0]
-    shared = (me.spread * c**2, algorithm.place(data.name, "W"), algorithm.sample)
+    shared = (me.spread * c**2, algorithm.counter(data.name, "W"), algorithm.sample)
     (W,) = raters.run_strips(_strips, shared, (scales, means, strips(residual @ into), W))
     flat = W.transpose(1, 0, 2).reshape(len(me.W), -1)[:, : len(scale)]
     me.W[:, columns] = flat @ B.T

@@ -147,7 +147,7 @@ def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
     update_hyper(model, data.item, item, algorithm)
     prior, errors = prior_of(model, data.item, item), np.empty(len(item.x))
     item.x = np.zeros_like(item.x)
-    draw_from_grams(grams, state.tau * item.noise, prior, algorithm.place("item", "rows"), item.x,
+    draw_from_grams(grams, state.tau * item.noise, prior, algorithm.counter("item", "rows"), item.x,
                     errors)  # fmt: skip
     update_noise(model, data.item, item, errors, state, algorithm)
     update_tau(model, data, errors, state, algorithm)

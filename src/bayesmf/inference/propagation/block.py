@@ -22,7 +22,7 @@ from bayesmf.sweep.sweep import gibbs_sweep, prior_of
 
 Array = NDArray[np.float64]
 SIDES: tuple[Name, Name] = ("user", "item")
-NO_DRAWS = Draws(0).place()
+NO_DRAWS = Draws(0).counter()
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def scatter(
         half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
         noise = np.empty((len(C), values.shape[2]))
         for number, each in enumerate(draws):
-            normals(each.of(stream).place(0), begin, noise)
+            normals(each.of(stream).counter(0), begin, noise)
             values[number, span, first:] += np.einsum("kab,kb->ka", half, noise[:, first:])
 
 

@@ -28,13 +28,13 @@ from bayesmf.model.distributions import LOG_2PI, Gamma, NormalWishart, Truncated
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, State, checked_start, random_start
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 from bayesmf.sweep.algorithm import Covariances, Form
 from bayesmf.sweep.sweep import sweep
 
 Array = NDArray[np.float64]
 KEPT = 50
-NO_DRAWS = Draws(0).place()
+NO_DRAWS = Draws(0).counter()
 
 
 class MeanField:
@@ -79,7 +79,7 @@ class MeanField:
             return np.clip(conditional.shape / conditional.rate, conditional.low, conditional.high)
         return conditional.mean()
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str) -> Counter:
         """Nothing is drawn."""
         return NO_DRAWS
 
