@@ -18,8 +18,9 @@ from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, sto
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Data, Side, SideData, State, stream
+from bayesmf.model.state import Data, Side, SideData, State
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep import algorithm, sweep
 from oracle import conditionals as readable
 from oracle import joint

@@ -12,9 +12,10 @@ from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, sto
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Data, refresh_offset, stream
+from bayesmf.model.state import Data, refresh_offset
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
+from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep
 from oracle import conditionals as readable
 from oracle.joint import log_joint

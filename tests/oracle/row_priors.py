@@ -15,9 +15,10 @@ from bayesmf.data.scale import Scale
 from bayesmf.inference.propagation.block import conditional_moments
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, pack
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data, stream
+from bayesmf.model.state import Data
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
+from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, random_state, small_ratings

@@ -48,6 +48,21 @@ def test_gammas_have_their_distribution(shape):
     assert stats.kstest(drawn, stats.gamma(shape).cdf).pvalue > LEVEL
 
 
+@pytest.mark.parametrize("shape", [np.nan, np.inf, -np.inf, 0.0, -2.5])
+def test_a_shape_that_no_gamma_has_ends_at_once(shape):
+    """A shape that is NaN once sent the kernel into a loop that nothing could end."""
+    shapes, out = np.array([1.0, shape, 0.5]), np.empty(3)
+    philox.gammas(Draws(0).counter(1), 0, shapes, out)
+    assert np.isnan(out).tolist() == [False, True, False]
+    with pytest.raises(ValueError, match=f"shape of Gamma draw 1 is {shape}: it must be positive"):
+        Draws(0).gammas(shapes)
+
+
+@pytest.mark.parametrize("shape", [5e-324, 1e-300, 1e-3, 1e15, 1.7e308])
+def test_extreme_shapes_give_numbers(shape):
+    assert np.isfinite(Draws(0).gammas(np.full(1000, shape))).all()
+
+
 @pytest.mark.parametrize("what", ["row", "sweep", "parameter", "chain", "seed", "kind"])
 def test_neighbours_are_independent(what):
     """Correlations of every lag between two neighbouring streams: 5 standard errors."""

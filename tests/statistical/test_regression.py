@@ -11,8 +11,9 @@ from scipy import stats
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, stream
+from bayesmf.model.state import Data
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep as sweeping
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, random_state, small_ratings

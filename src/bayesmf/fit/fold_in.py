@@ -14,6 +14,7 @@ from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, State, from_arrays, refresh_offset
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Modes, Sampling
 from bayesmf.sweep.sweep import update_rows
 
@@ -60,9 +61,6 @@ def fold_in(
     algorithm = Sampling(replace(draws, sweep=rounds)) if sample else Modes()
     update_rows(model, mine, me, others, new, algorithm)
     return new
-
-
-STRANGE = 60  # the random stream of what nothing is known of
 
 
 def joined(old: Posterior, side: Name, mine: Ids, data: Data, seed: int) -> Posterior:
@@ -121,6 +119,7 @@ def _folded(
         half = np.linalg.cholesky(np.linalg.inv(others.W_precision[first:, first:]))
         W = np.tile(others.W_mean, (len(me.x), 1))
         if sample:
-            W[:, first:] += draws.of(STRANGE).normals(len(me.x), model.size - first) @ half.T
+            normals = stream(draws, None, "fold_in_W").normals(len(me.x), model.size - first)
+            W[:, first:] += normals @ half.T
         rows[f"{other}.W"] = W
     return rows

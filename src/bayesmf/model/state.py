@@ -17,6 +17,7 @@ from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.spec import Model
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
 Name = Literal["user", "item"]
@@ -142,14 +143,6 @@ class State:
 
 
 START_SD, START_COUNT = 0.3, 400.0
-START = 48  # the number of the first random stream of a start
-STREAMS = {"rows": 0, "noise": 1, "spread": 2, "hyper": 3, "W": 5, "W_hyper": 6, "W_free": 7,
-           "tau": 40}  # fmt: skip
-
-
-def stream(draws: Draws, side: Name | None, what: str, group: int = 0) -> Draws:
-    """The random numbers of one parameter, of one side unless it is global."""
-    return draws.of(STREAMS[what] + group + (16 if side == "item" else 0))
 
 
 def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
@@ -162,15 +155,16 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     """
     draws = Draws(seed, chain)
     sides = []
-    for number, (mine, other) in enumerate(((data.user, data.item), (data.item, data.user))):
+    for mine, other in ((data.user, data.item), (data.item, data.user)):
         rows, others, size = len(mine.counts), len(other.counts), model.size
-        x = start_rows(model, mine.counts, draws.of(START + number))
+        x = start_rows(model, mine.counts, stream(draws, mine.name, "start_rows"))
         has_side = model.has_side(mine.name)
         W = np.zeros((others if has_side else 0, size))
         if has_side:
             first = model.first_side
             sd = START_SD * np.sqrt(other.counts / (other.counts + START_COUNT))
-            W[:, first:] = sd[:, None] * draws.of(START + 2 + number).normals(others, size - first)
+            normals = stream(draws, mine.name, "start_W").normals(others, size - first)
+            W[:, first:] = sd[:, None] * normals
         side = Side(
             x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows), W, np.zeros(size),
             np.eye(size), np.zeros((rows if has_side else 0, size)),

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.model.conditionals import POINTS
-from bayesmf.model.state import Name, stream
+from bayesmf.model.state import Name
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import Counter
+from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
 Form = Literal["centred", "non-centred", "interwoven"]

@@ -27,8 +27,9 @@ from bayesmf.errors import DataError
 from bayesmf.kernels.rows import Known, draw_from_grams, pack_grams
 from bayesmf.model.conditionals import POINTS, second_moments
 from bayesmf.model.spec import Model
-from bayesmf.model.state import START, Side, SideData, State, random_start, start_rows
+from bayesmf.model.state import Side, SideData, State, random_start, start_rows
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
 from bayesmf.sweep.sweep import (
     fix_hyper,
@@ -62,7 +63,7 @@ def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> S
     """``random_start``, the users' rows made by their blocks."""
     nobody = SideData("user", None, data.user.counts[:0], data.user.power)
     state = random_start(model, replace(data, user=nobody), seed, chain)
-    draws = Draws(seed, chain, parameter=START)
+    draws = stream(Draws(seed, chain), "user", "start_rows")
     rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
     state.user = ResidentSide(data, state.user.mean, state.user.precision, rows)
     return state

@@ -25,15 +25,15 @@ from bayesmf.kernels.gram import padded
 from bayesmf.machine import check_threads, using
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Name, Side, State, stream, to_arrays
+from bayesmf.model.state import Name, Side, State, to_arrays
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
 Grid = tuple[int, int]
 Order = Literal["dense", "even"]
 KEPT = 50  # draws from the product
 AVERAGED = 25  # sweeps of a block whose conditionals are; twice as many predict no better
-FIRST = 50  # the number of the first random stream of the draws
 MOST_BLOCKS = 1 << 16
 
 
@@ -253,8 +253,9 @@ def drawn(
            for name, values in to_arrays(centre).items()}  # fmt: skip
     draws = [Draws(seed, number) for number in range(count)]
     out["tau"][:, 0] = 1 / noise[np.arange(count) * len(noise) // count]
-    for number, name in enumerate(SIDES):
-        scatter(out[f"{name}.x"], rows[name].cov, draws, FIRST + number)
+    for name in SIDES:
+        streams = [stream(each, name, "product_rows") for each in draws]
+        scatter(out[f"{name}.x"], rows[name].cov, streams)
         for k, each in enumerate(draws):
             x = out[f"{name}.x"][k].astype(float)
             for place, group in enumerate(model.groups(name)):

@@ -14,10 +14,10 @@ from bayesmf.model.spec import Model
 from bayesmf.model.state import State, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import normals
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Covariances
 
 CHUNK = 4096  # rows whose covariances are factorised together
-FIRST = 50  # the number of the first random stream
 
 
 def draws_from(
@@ -31,23 +31,23 @@ def draws_from(
     draws = [Draws(seed, number) for number in range(count)]
     out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
            for name, values in means.items()}  # fmt: skip
-    out["tau"] = np.array([tau.sample(d.of(FIRST)) for d in draws], np.float32)
-    for number, name in enumerate(("user", "item")):
-        q, stream = beliefs[name], FIRST + 1 + 4 * number
-        scatter(out[f"{name}.x"], q.cov.total, draws, stream)
+    out["tau"] = np.array([tau.sample(stream(d, None, "q_tau")) for d in draws], np.float32)
+    for name in ("user", "item"):
+        q = beliefs[name]
+        scatter(out[f"{name}.x"], q.cov.total, [stream(d, name, "q_rows") for d in draws])
         if len(q.cov.W):
-            scatter(out[f"{name}.W"], q.cov.W, draws, stream + 1, model.first_side)
+            streams = [stream(d, name, "q_W") for d in draws]
+            scatter(out[f"{name}.W"], q.cov.W, streams, model.first_side)
         if q.noise is not None:
             out[f"{name}.noise"] = np.array(
-                [q.noise.sample(d.of(stream + 2)) for d in draws], np.float32
+                [q.noise.sample(stream(d, name, "q_noise")) for d in draws], np.float32
             )
     return out
 
 
 def scatter(
-    values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], stream: int,
-    first: int = 0,
-) -> None:  # fmt: skip
+    values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], first: int = 0
+) -> None:
     """Add noise of the rows' covariances to every draw, in place."""
     for begin in range(0, len(cov), CHUNK):
         span = slice(begin, begin + CHUNK)
@@ -56,7 +56,7 @@ def scatter(
         half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
         noise = np.empty((len(C), values.shape[2]))
         for number, each in enumerate(draws):
-            normals(each.of(stream).counter(0), begin, noise)
+            normals(each.counter(0), begin, noise)
             values[number, span, first:] += np.einsum("kab,kb->ka", half, noise[:, first:])
 
 
