@@ -118,7 +118,9 @@ def _folded(
     rows: dict[str, Array] = {
         f"{side}.x": me.x[:, : model.size], f"{side}.alpha": me.alpha, f"{side}.scale": me.scale,
     }  # fmt: skip
-    for number, shift in enumerate(others.shifts):  # their side features for the other side: nothing is known of those
+    for number, shift in enumerate(
+        others.shifts
+    ):  # their side features for the other side: nothing is known of those
         first = model.first_shifted
         half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
         W = np.tile(shift.mu, (len(me.x), 1))

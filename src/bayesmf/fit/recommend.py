@@ -17,6 +17,7 @@ from bayesmf.fit.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 
 Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
@@ -49,7 +50,8 @@ def recommend(
     rated = np.where(posterior.item_counts[items] > 0, items, -1)
     y = _wide(posterior, draws, "item", rated)
     cautious = _for_strangers(posterior, user, rated) if rank_by == "lower" else None
-    chosen = (Draws(seed).of(61).uniforms(len(user))[:, 0] * len(posterior)).astype(int)
+    uniforms = stream(Draws(seed), None, "thompson").uniforms(len(user))[:, 0]
+    chosen = (uniforms * len(posterior)).astype(int)
     place = np.full(len(posterior.items), -1)
     place[items] = np.arange(len(items))
     rows = max(CELLS // max(*y.shape, 1), 1)

@@ -86,9 +86,7 @@ def open_checkpoint(
 class Checkpoint:
     """What is saved of a run in ``folder``, at most once in ``every`` seconds unless asked for."""
 
-    def __init__(
-        self, folder: Path, run: Chains, facts: Mapping[str, Any], every: float
-    ) -> None:
+    def __init__(self, folder: Path, run: Chains, facts: Mapping[str, Any], every: float) -> None:
         self.folder, self.run, self.facts, self.every = folder, run, facts, every
         self.start: State | None = None  # a MAP estimate that all chains begin at
         self._sums: dict[str, str] = {}  # of the files that are written once

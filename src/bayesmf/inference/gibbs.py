@@ -102,9 +102,7 @@ class Gibbs:
         check_whole("seed", self.seed)
         check_choice("form", self.form, FORMS)
         if burn_in >= self.sweeps:
-            raise DataError(
-                f"burn_in={burn_in} of sweeps={self.sweeps}: keep at least one sweep"
-            )
+            raise DataError(f"burn_in={burn_in} of sweeps={self.sweeps}: keep at least one sweep")
         if self.keep is not None and check_whole("keep", self.keep) > self.sweeps - burn_in:
             raise DataError(
                 f"keep={self.keep}: choose 0 to {self.sweeps - burn_in}, the sweeps after the "

@@ -18,7 +18,7 @@ from bayesmf.model.designs import Name
 from bayesmf.model.effects import Parameters
 from bayesmf.model.spec import Model
 from bayesmf.random.draws import Draws
-from bayesmf.random.streams import start_stream, stream
+from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
 
@@ -115,12 +115,12 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
 
 def _start_side(model: Model, mine: SideData, draws: Draws) -> Side:
     rows, size, first = len(mine.counts), model.size, model.first_shifted
-    x = start_rows(model, mine.counts, start_stream(draws, mine.name, "rows"))
+    x = start_rows(model, mine.counts, stream(draws, mine.name, "start_rows"))
     side = Side(x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows))
     for number, counts in enumerate(mine.column_counts):
         W = np.zeros((len(counts), size))
         sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
-        normals = start_stream(draws, mine.name, "W", number).normals(len(counts), size - first)
+        normals = stream(draws, mine.name, "start_W", number).normals(len(counts), size - first)
         W[:, first:] = sd[:, None] * normals
         side.shifts.append(Shift(W, np.zeros(size), np.eye(size), np.zeros((rows, size))))
     refresh_offsets(side, mine)

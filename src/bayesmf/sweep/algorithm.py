@@ -12,12 +12,12 @@ from bayesmf.choices import Form
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
 NO_VALUES: Array = np.empty(0)
-NO_DRAWS = Draws(0).place()
+NO_DRAWS = Draws(0).counter()
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Algorithm(Protocol):
     def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
         """The value to go on with."""
 
-    def place(self, side: Name, what: str, group: int = 0) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """The random numbers of a kernel."""
 
     def covariances(self, side: Name) -> Covariances:
@@ -66,9 +66,9 @@ class Sampling:
         """A draw."""
         return conditional.sample(stream(self.draws, side, what, group))
 
-    def place(self, side: Name, what: str, group: int = 0) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """The random numbers of a kernel."""
-        return stream(self.draws, side, what, group).place()
+        return stream(self.draws, side, what, group).counter()
 
     def covariances(self, side: Name) -> Covariances:
         """A draw is a point."""
@@ -90,7 +90,7 @@ class Modes:
         """Hyper-parameters are fixed penalties here."""
         raise NotImplementedError
 
-    def place(self, side: Name, what: str, group: int = 0) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """Nothing is drawn."""
         return NO_DRAWS
 

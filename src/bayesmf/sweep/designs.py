@@ -23,7 +23,7 @@ from bayesmf.model import conditionals
 from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Shift, Side, State, refresh_offsets
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 from bayesmf.sweep.algorithm import Algorithm, Covariances
 from bayesmf.sweep.rows import make_grams, other_side
 
@@ -79,8 +79,8 @@ def _draw_centred(
     residual = (me.own[:, columns] - me.mu[columns]) / c[:, None]
     W = strips(shift.W[:, columns] @ into)
     scales, means = strips(scale[None])[:, 0], strips((shift.mu[columns] @ into)[None])[:, 0]
-    place = algorithm.place(data.name, "W", number)
-    shared = (me.scale * c**2, place, algorithm.sample)
+    counter = algorithm.counter(data.name, "W", number)
+    shared = (me.scale * c**2, counter, algorithm.sample)
     by_strip = (scales, means, strips(residual @ into), W)
     (W,) = data.run_strips(number, _draw_strips, shared, by_strip)
     flat = W.transpose(1, 0, 2).reshape(len(shift.W), -1)[:, : len(scale)]
@@ -88,11 +88,11 @@ def _draw_centred(
 
 
 def _draw_strips(
-    columns: Sparse, first: int, weight: Array, place: Place, sample: bool, scales: Array,
+    columns: Sparse, first: int, weight: Array, counter: Counter, sample: bool, scales: Array,
     means: Array, residual: Array, W: Array,
 ) -> tuple[Array]:  # fmt: skip
     """Draw W anew; ``residual`` and ``W`` are changed."""
-    draw_centred(columns, weight, scales, means, place, sample, residual, W, first)
+    draw_centred(columns, weight, scales, means, counter, sample, residual, W, first)
     return (W,)
 
 
@@ -106,8 +106,8 @@ def _update_non_centred(
     if algorithm.sample:
         Lambda_W = shift.Lambda[first:, first:]
         linear = Lambda_W @ shift.mu[first:]
-        place = algorithm.place(data.name, "W_free", number)
-        draw_non_centred(data.columns[number], c, weight, grams, Lambda_W, linear, first, place,
+        counter = algorithm.counter(data.name, "W_free", number)
+        draw_non_centred(data.columns[number], c, weight, grams, Lambda_W, linear, first, counter,
                          True, me.x, shift.W)  # fmt: skip
         return
     cells = me.size * (me.size + 1) // 2

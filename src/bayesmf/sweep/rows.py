@@ -12,7 +12,7 @@ from bayesmf.model.data import SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Side, State
-from bayesmf.random.philox import Place, normals
+from bayesmf.random.philox import Counter, normals
 from bayesmf.sweep.algorithm import NO_VALUES, Algorithm, Covariances
 
 Array = NDArray[np.float64]
@@ -46,38 +46,38 @@ def update_rows(
     errors = np.empty(len(me.x) if needed else 0)
     known, weight = other_side(data, others, algorithm), state.tau * me.alpha
     cov = algorithm.covariances(data.name)
-    place = algorithm.place(data.name, "rows")
+    counter = algorithm.counter(data.name, "rows")
     if model.has_own(data.name):
         prior = row_prior(model, data, me, cov.offset)
         if len(cov.own):
-            draw_rows(data.observed, known, weight, prior, place, algorithm.sample, me.x, errors,
+            draw_rows(data.observed, known, weight, prior, counter, algorithm.sample, me.x, errors,
                       cov.own, cov.logdet, state.width())  # fmt: skip
         else:
-            shared = (known, prior._replace(spread=None, offset=None), place, algorithm.sample,
+            shared = (known, prior._replace(spread=None, offset=None), counter, algorithm.sample,
                       needed, state.width())  # fmt: skip
             me.x, errors = data.run(_draw_part, shared, (weight, prior.spread, prior.offset))
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
-        _update_biases(data, me, known, weight, place, algorithm.sample, cov, errors, state)
+        _update_biases(data, me, known, weight, counter, algorithm.sample, cov, errors, state)
     algorithm.note_update(f"{data.name} rows")
     return errors
 
 
 def _draw_part(
-    data: SideData, known: Known, prior: Prior, place: Place, sample: bool, needed: bool,
+    data: SideData, known: Known, prior: Prior, counter: Counter, sample: bool, needed: bool,
     width: tuple[int, ...], weight: Array, scale: Array, offset: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Rows, and their squared errors if those are needed."""
     x = np.zeros((len(weight), len(width)))
     errors = np.empty(len(weight) if needed else 0)
-    draw_rows(data.observed, known, weight, prior._replace(spread=scale, offset=offset), place,
+    draw_rows(data.observed, known, weight, prior._replace(spread=scale, offset=offset), counter,
               sample, x, errors, POINTS, NO_VALUES, width)  # fmt: skip
     return x, errors
 
 
 def _update_biases(
-    data: SideData, me: Side, known: Known, weight: Array, place: Place, sample: bool,
+    data: SideData, me: Side, known: Known, weight: Array, counter: Counter, sample: bool,
     cov: Covariances, errors: Array, state: State,
 ) -> None:  # fmt: skip
     """Rows without features of their own: only the bias is free, given S = offset."""
@@ -89,7 +89,7 @@ def _update_biases(
     me.x[:, 0] = linear / precision
     if sample:
         standard_normals = np.empty((len(me.x), 1))
-        normals(place, 0, standard_normals)
+        normals(counter, 0, standard_normals)
         me.x[:, 0] += standard_normals[:, 0] / np.sqrt(precision)
     if len(cov.own):
         cov.own[:, 0], cov.logdet[:] = 1 / precision, -np.log(precision)

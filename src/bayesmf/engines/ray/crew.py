@@ -56,9 +56,7 @@ class Crew:
         self._took: dict[Any, deque[float]] = defaultdict(lambda: deque(maxlen=3))  # by each step
         self._spans: dict[Name, list[tuple[int, int]]] = {}  # rows of each worker
 
-    def run_rows(
-        self, side: Name, work: Work, shared: Values, by_row: Values
-    ) -> tuple[Array, ...]:
+    def run_rows(self, side: Name, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
         """work(block, *shared, *by_row), joined in the order of the rows."""
 
         def owns() -> list[Own]:

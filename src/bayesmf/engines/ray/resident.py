@@ -193,9 +193,7 @@ class ResidentSide(Side):
     from ``since``, the last state that was here whole, or from the random start if that is None.
     """
 
-    def __init__(
-        self, data: ResidentData, mu: Array, Lambda: Array, rows: list[Handle]
-    ) -> None:
+    def __init__(self, data: ResidentData, mu: Array, Lambda: Array, rows: list[Handle]) -> None:
         self.mu, self.Lambda, self.shifts = mu, Lambda, []
         self.data = data
         self.since: State | None = None

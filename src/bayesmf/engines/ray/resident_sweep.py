@@ -30,7 +30,7 @@ from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Side, State, random_start, start_rows
 from bayesmf.random.draws import Draws
-from bayesmf.random.streams import start_stream
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
 from bayesmf.sweep.rows import row_prior, update_rows
 from bayesmf.sweep.sweep import (
@@ -63,7 +63,7 @@ def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> S
     """``random_start``, the users' rows made by their blocks."""
     nobody = SideData("user", None, data.user.counts[:0])
     state = random_start(model, replace(data, user=nobody), seed, chain)
-    draws = start_stream(Draws(seed, chain), "user", "rows")
+    draws = stream(Draws(seed, chain), "user", "start_rows")
     rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
     state.user = ResidentSide(data, state.user.mu, state.user.Lambda, rows)
     return state
@@ -76,7 +76,7 @@ def _begin(block: Block, model: Model, draws: Draws) -> Held:
 
 
 def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
-    """Draw everything once, as ``sweep`` does; changes ``state`` in place.
+    """Draw everything once, as ``sweep`` does; changes ``state`` in counter.
 
     Rows that died with their machine are made again: the sweeps since the last state that the
     driver held whole (of a kept draw, of a checkpoint, or the start) are redone with the same
@@ -138,9 +138,7 @@ def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
     user, item, algorithm, workers = state.user, state.item, Sampling(draws), data.workers
     assert isinstance(user, ResidentSide)
     _update_prior(model, data, user, algorithm)
-    shared = workers.put(
-        Shared(model, draws, item.x, item.alpha, user.mu, user.Lambda, state.tau)
-    )
+    shared = workers.put(Shared(model, draws, item.x, item.alpha, user.mu, user.Lambda, state.tau))
     made = [workers.step(_users, block, rows, shared)
             for block, rows in zip(data.blocks, user.rows, strict=True)]  # fmt: skip
     grams, *moments = data.summed([sums for _, sums in made])
@@ -148,7 +146,7 @@ def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
     update_hyper(model, data.item, item, algorithm)
     prior, errors = row_prior(model, data.item, item), np.empty(len(item.x))
     item.x = np.zeros_like(item.x)
-    draw_from_grams(grams, state.tau * item.alpha, prior, algorithm.place("item", "rows"), item.x,
+    draw_from_grams(grams, state.tau * item.alpha, prior, algorithm.counter("item", "rows"), item.x,
                     errors)  # fmt: skip
     update_alpha(model, data.item, item, errors, state, algorithm)
     update_tau(model, data, errors, state, algorithm)

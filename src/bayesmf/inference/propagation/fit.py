@@ -27,7 +27,7 @@ from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model, check_gaussian
 from bayesmf.model.state import Side, State, to_arrays
 from bayesmf.random.draws import Draws
-from bayesmf.random.streams import PROPAGATED, stream
+from bayesmf.random.streams import stream
 from bayesmf.sweep.sweep import fix_hyper
 
 Array = NDArray[np.float64]
@@ -269,7 +269,9 @@ def draw_product(
     draws = [Draws(seed, number) for number in range(count)]
     out["tau"][:, 0] = 1 / noise_variance[np.arange(count) * len(noise_variance) // count]
     for name in SIDES:
-        add_noise(out[f"{name}.x"], rows[name].cov, [d.of(PROPAGATED[name]) for d in draws])
+        add_noise(
+            out[f"{name}.x"], rows[name].cov, [stream(d, name, "product_rows") for d in draws]
+        )
         for k, one in enumerate(draws):
             x = out[f"{name}.x"][k].astype(float)
             for number, group in enumerate(model.groups(name)):

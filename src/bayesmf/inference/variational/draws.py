@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from bayesmf.model.spec import Model
 from bayesmf.model.state import State, shift_names, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import normals
-from bayesmf.random.streams import FROM_Q
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Covariances
 
 Array = NDArray[np.float64]
@@ -34,15 +33,15 @@ def draw_from_q(
     draws = [Draws(seed, number) for number in range(count)]
     out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
            for name, values in means.items()}  # fmt: skip
-    out["tau"] = np.array([tau.sample(d.of(FROM_Q["tau"])) for d in draws], np.float32)
+    out["tau"] = np.array([tau.sample(stream(d, None, "q_tau")) for d in draws], np.float32)
     for name in ("user", "item"):
         q = beliefs[name]
-        add_noise(out[f"{name}.x"], q.cov.total, [d.of(FROM_Q[name, "x"]) for d in draws])
-        for number, cov in enumerate(q.cov.W):  # further designs: as if in a later sweep
-            own = [replace(d.of(FROM_Q[name, "W"]), sweep=number) for d in draws]
+        add_noise(out[f"{name}.x"], q.cov.total, [stream(d, name, "q_rows") for d in draws])
+        for number, cov in enumerate(q.cov.W):
+            own = [stream(d, name, "q_W", number) for d in draws]
             add_noise(out[f"{name}.{shift_names(number)['W']}"], cov, own, model.first_shifted)
         if q.alpha is not None:
-            drawn = [q.alpha.sample(d.of(FROM_Q[name, "alpha"])) for d in draws]
+            drawn = [q.alpha.sample(stream(d, name, "q_alpha")) for d in draws]
             out[f"{name}.alpha"] = np.array(drawn, np.float32)
     return out
 
@@ -58,7 +57,7 @@ def add_noise(
         half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
         standard_normals = np.empty((len(C), values.shape[2]))
         for number, one in enumerate(draws):
-            normals(one.place(0), begin, standard_normals)
+            normals(one.counter(0), begin, standard_normals)
             step = np.einsum("kab,kb->ka", half, standard_normals[:, first:])
             values[number, span, first:] += step
 

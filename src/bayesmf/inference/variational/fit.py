@@ -32,7 +32,7 @@ from bayesmf.model.designs import Name
 from bayesmf.model.distributions import LOG_2PI, Gamma, NormalWishart, TruncatedGamma
 from bayesmf.model.spec import Model, check_gaussian
 from bayesmf.model.state import State, check_start, random_start
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 from bayesmf.sweep.algorithm import NO_DRAWS, Covariances
 from bayesmf.sweep.sweep import sweep
 
@@ -80,7 +80,7 @@ class MeanField:
             return np.clip(conditional.shape / conditional.rate, conditional.low, conditional.high)
         return conditional.mean()
 
-    def place(self, side: Name, what: str, group: int = 0) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """Nothing is drawn."""
         return NO_DRAWS
 
