@@ -167,8 +167,8 @@ def test_bins_without_ratings(fit, tmp_path):
     assert ["901+", "0", *["-"] * 7] in rows
     assert "…" not in out
     facts = json.loads(run("evaluate", fit, tmp_path / "t.csv", "--bins", "1,500,900", "--json"))
-    first = facts["by user frequency"][0]
-    assert (first["test ratings"], first["rmse"]) == (0, None)
+    first = facts["by_user_frequency"][0]
+    assert (first["test_ratings"], first["rmse"]) == (0, None)
     assert "write rising whole numbers" in run("evaluate", fit, tmp_path / "t.csv", "--bins", "9,1",
                                                code=2)  # fmt: skip
     (tmp_path / "t.csv").write_text("user,item,rating\nu1,i1,5\n")

@@ -97,7 +97,7 @@ def test_the_paper_s_third_stage_changes_precisions_alone(tiny_study):
     results = Results(tiny_study)
     facts = [results[0, f"map-side-{precision}"] for precision in PRECISIONS]
     assert facts[0]["rmse"] == facts[1]["rmse"] == facts[2]["rmse"]
-    assert len({one["log score"] for one in facts}) == 3
+    assert len({one["log_score"] for one in facts}) == 3
 
 
 def test_cold_start_users_are_better_known_with_more_ratings(tiny_study):
@@ -218,7 +218,7 @@ def test_bins_can_be_set(tiny_ratings, tmp_path):
     facts = json.loads((out / "study.json").read_text())
     assert facts["bin_labels"] == ["<=10", "11-20", "21+"]
     result = Results(out)[0, "gibbs-none-constant"]
-    assert len(result["by bin"]["rmse"]) == 3
+    assert len(result["by_bin"]["rmse"]) == 3
     assert "--bins 10,20" in result["command"]
     assert np.isfinite(result.array("by bin")).all()
 

@@ -260,7 +260,7 @@ def save(
     from bayesmf.fit.files import INSIDE
 
     with whole_folder(folder, replaces) as made:
-        fit.save(made / INSIDE, with_ratings=with_ratings)
+        fit.save(made / INSIDE, without_ratings=not with_ratings)
         if hasattr(fit, "trace"):
             details = {**facts, "trace": fit.trace}
         else:

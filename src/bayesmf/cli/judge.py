@@ -35,18 +35,18 @@ def evaluate(
     if as_json:
         click.echo(to_json(facts))
         return
-    rows = facts.pop("by user frequency")
-    headings = (f"cover {float(name.split()[1]):.0%}" if name.startswith("coverage ") else name
-                for name in facts)  # fmt: skip
+    rows = facts.pop("by_user_frequency")
+    headings = (name.replace("coverage_", "cover ") for name in facts)
+    headings = (f"{name}%" if name.startswith("cover ") else name for name in headings)
     table = Table("ratings of the user", "test ratings", *headings, box=None, header_style="bold")
     for column in table.columns:
         column.justify = "right"
     if len(rows) > 1:
-        total = sum(row["test ratings"] for row in rows)
-        rows.append({"user ratings": "all", "test ratings": total, **facts})
+        total = sum(row["test_ratings"] for row in rows)
+        rows.append({"user_ratings": "all", "test_ratings": total, **facts})
     for row in rows:
-        count = row["test ratings"]
-        table.add_row(row["user ratings"], f"{count:,}",
+        count = row["test_ratings"]
+        table.add_row(row["user_ratings"], f"{count:,}",
                       *(f"{row[name]:.4f}" if count else "-" for name in facts))  # fmt: skip
     Console().print(table)
 

@@ -55,16 +55,16 @@ def calibration(read: Reader) -> list[Panel]:
     runs = [name for name in names if read.has(name)]
     panels = []
     for letter, key, title in (
-        ("a", "coverage 0.8", "(a) inside the 80 % interval, %"),
-        ("b", "coverage 0.95", "(b) inside the 95 % interval, %"),
-        ("c", "log score", "(c) mean log score"),
+        ("a", "coverage_80", "(a) inside the 80 % interval, %"),
+        ("b", "coverage_95", "(b) inside the 95 % interval, %"),
+        ("c", "log_score", "(c) mean log score"),
     ):
         scale = 100 if "coverage" in key else 1
 
         def draw(axes: Axes, key: str = key, scale: int = scale) -> None:
             places = bins_axis(axes, read.labels)
             for run in runs:
-                values = scale * np.array(read(run)["by bin"][key], float)
+                values = scale * np.array(read(run)["by_bin"][key], float)
                 axes.plot(places, values, marker="o", markersize=3.5, label=title_of(run),
                           **style(run))  # fmt: skip
             if scale == 100:

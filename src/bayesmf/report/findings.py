@@ -281,7 +281,7 @@ def _frequent(read: Reader) -> Iterator[Finding]:
 
 def _calibrated(read: Reader) -> Iterator[Finding]:
     names = (GIBBS, ROBUST, "map-no-side-constant")
-    shares = {name: [100 * read(name)[f"coverage {level}"] for level in LEVELS] for name in names}
+    shares = {name: [100 * read(name)[f"coverage_{level}"] for level in LEVELS] for name in names}
     told = "; ".join(
         f"{title_of(name)} {', '.join(f'{share:.0f}' for share in found)}"
         for name, found in shares.items()
@@ -292,7 +292,7 @@ def _calibrated(read: Reader) -> Iterator[Finding]:
     )
 
 
-LEVELS = ("0.5", "0.8", "0.95")
+LEVELS = (50, 80, 95)
 
 
 def _bounds(read: Reader) -> Iterator[Finding]:

@@ -225,7 +225,7 @@ def calibration(read: Reader, key: str, title: str, ideal: float | None) -> Tabl
     for name, (features, inference, precision) in _models(read).items():
         facts = read(name).facts
         cells: list[Cell | str] = [features, inference, precision]
-        for value in (facts[key], *facts["by bin"][key]):
+        for value in (facts[key], *facts["by_bin"][key]):
             text = number(value, 3) if ideal is None else number(_percent(value), 1)
             cells.append(Cell(text, value))
         rows.append(cells)
@@ -234,8 +234,9 @@ def calibration(read: Reader, key: str, title: str, ideal: float | None) -> Tabl
         if ideal is None
         else f"Per cent of test ratings inside an interval that promises {100 * ideal:.0f}."
     )
+    name = "log-score" if ideal is None else f"coverage-{ideal:g}".replace(".", "")
     return Table(
-        f"calibration-{key.replace(' ', '-').replace('.', '')}", title, caption + " First split.",
+        f"calibration-{name}", title, caption + " First split.",
         ["features", "inference", "precision", "all", *read.labels], rows, 3,
     )  # fmt: skip
 

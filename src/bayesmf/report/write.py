@@ -154,10 +154,10 @@ def make_report(results: Results) -> Report:
 
 
 CALIBRATION: tuple[tuple[str, str, float | None], ...] = (
-    ("coverage 0.5", "Coverage of 50 % intervals", 0.5),
-    ("coverage 0.8", "Coverage of 80 % intervals", 0.8),
-    ("coverage 0.95", "Coverage of 95 % intervals", 0.95),
-    ("log score", "Log score", None),
+    ("coverage_50", "Coverage of 50 % intervals", 0.5),
+    ("coverage_80", "Coverage of 80 % intervals", 0.8),
+    ("coverage_95", "Coverage of 95 % intervals", 0.95),
+    ("log_score", "Log score", None),
 )
 
 

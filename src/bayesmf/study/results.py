@@ -93,7 +93,7 @@ class Results:
             raise DataError(
                 f"{place}: cannot be read ({error}); delete it and run the study with --resume"
             ) from error
-        return Result(facts, place)
+        return Result(_with_new_names(facts), place)
 
     def state(self, split: int, name: str) -> State:
         """Where other runs begin."""
@@ -122,6 +122,17 @@ class Results:
             except ValueError:  # cut short by a kill
                 continue
         return found
+
+
+EARLIER = {"by bin": "by_bin", "log score": "log_score", "coverage 0.5": "coverage_50",
+           "coverage 0.8": "coverage_80", "coverage 0.95": "coverage_95"}  # fmt: skip
+"""What keys were called in studies that are still read."""
+
+
+def _with_new_names(facts: Any) -> Any:
+    if not isinstance(facts, dict):
+        return facts
+    return {EARLIER.get(name, name): _with_new_names(fact) for name, fact in facts.items()}
 
 
 def _json(facts: dict[str, Any]) -> str:
