@@ -28,7 +28,7 @@ from bayesmf.data.io.atomic import locked, whole_file
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.engines.ray.resident import ResidentData
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.loop import Clock
 from bayesmf.inference.target import Moments
@@ -73,7 +73,7 @@ def opened(
         names = {entry.name for entry in folder.iterdir()}
         if MAIN in names and not resume:
             raise DataError(
-                f"{folder} holds a checkpoint already; go on with {Option('resume', True)}, or "
+                f"{folder} holds a checkpoint already; go on with resume=True (--resume), or "
                 "choose another folder"
             )
         for name in filter(STALE.fullmatch, names):
@@ -107,8 +107,8 @@ class Checkpoint:
             if not (self.folder / MAIN).exists():
                 raise
             raise DataError(
-                f"{error.message}; what was saved before is whole, and {Option('resume', True)} "
-                "goes on from it"
+                f"{error}; what was saved before is whole, and resume=True (--resume) goes on "
+                "from it"
             ) from error
         self._last = time.monotonic()
 

@@ -15,7 +15,7 @@ from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.engines.ray.cluster import Engine, engine_of
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError
 from bayesmf.fit.fitted import Fitted
 from bayesmf.fit.kept import Kept
 from bayesmf.fit.posterior import Posterior, affordable, draws_of
@@ -165,7 +165,7 @@ class Gibbs:
                 saved = stack.enter_context(opened(Path(checkpoint), told, every, resume))
                 saved.load(run, clock)
             elif resume:
-                raise DataError(f"resume: say from which folder, with {Option('checkpoint')}")
+                raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
             if start == "map":
                 if not isinstance(train, Ratings):
                     raise DataError("start='map' needs all ratings in memory; begin at 'random'")
