@@ -25,9 +25,13 @@ COLOURS = {
     "both-sides-constant": "#5a5a5a",
 }
 STYLES: dict[str, Any] = {
-    "gibbs": "-", "vi": (0, (5, 1.5)), "map": ":", "vi-printed": (0, (3, 1.5, 1, 1.5)),
-    "vi-default": (0, (1.5, 1.5)), "cold-start": "-",
-}  # fmt: skip
+    "gibbs": "-",
+    "vi": (0, (5, 1.5)),
+    "map": ":",
+    "vi-printed": (0, (3, 1.5, 1, 1.5)),
+    "vi-default": (0, (1.5, 1.5)),
+    "cold-start": "-",
+}
 SIZE = (4.6, 3.3)
 LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -113,8 +117,13 @@ def legend(axes: Axes, entries: int) -> None:
         axes.legend()
     else:
         longest = max(len(text) for text in axes.get_legend_handles_labels()[1])
-        axes.figure.legend(loc="outside lower center", ncols=2 if longest > 21 else 3,
-                           fontsize=7.5, columnspacing=1.0, handlelength=2.4)  # fmt: skip
+        axes.figure.legend(
+            loc="outside lower center",
+            ncols=2 if longest > 21 else 3,
+            fontsize=7.5,
+            columnspacing=1.0,
+            handlelength=2.4,
+        )
 
 
 def bins_axis(axes: Axes, labels: list[str]) -> range:
