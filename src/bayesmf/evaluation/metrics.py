@@ -40,16 +40,18 @@ def scores(values: Array, bins: FrequencyBins, mean: Array, variance: Array) -> 
     error = mean - values
     measured = {
         "mae": np.abs(error),
-        "log score": log_score(values, mean, sd),
+        "log_score": log_score(values, mean, sd),
         "crps": crps(values, mean, sd),
-        **{f"coverage {level:g}": inside(values, mean, sd, level).astype(float)
-           for level in LEVELS},
-    }  # fmt: skip
+        **{
+            f"coverage_{100 * level:.0f}": inside(values, mean, sd, level).astype(float)
+            for level in LEVELS
+        },
+    }
     facts: dict[str, Any] = {
         "rmse": float(np.sqrt(np.mean(error**2))),
-        "by bin": {"rmse": bins.rmse(error).tolist()},
+        "by_bin": {"rmse": bins.rmse(error).tolist()},
     }
     for name, each in measured.items():
         facts[name] = float(each.mean())
-        facts["by bin"][name] = bins.mean(each).tolist()
+        facts["by_bin"][name] = bins.mean(each).tolist()
     return facts

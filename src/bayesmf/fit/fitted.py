@@ -26,7 +26,7 @@ from bayesmf.machine import check_threads, using
 from bayesmf.model.state import Name
 
 Index = NDArray[np.int32]
-KNOWN = np.array(["hot", "new user", "new item", "new"], dtype=object)
+KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
 
 
@@ -66,7 +66,7 @@ class Fitted:
           and the noise.
         - ``q05``, ``q95``, or whatever ``quantiles`` asks for: those of a Gaussian with this mean
           and sd.
-        - ``known``: "hot", "new user", "new item" or "new". Who was not in training is at the
+        - ``known``: "warm", "new user", "new item" or "new". Who was not in training is at the
           prior, and wide.
 
         ``clip`` cuts means and quantiles to the scale.
@@ -193,9 +193,9 @@ class Fitted:
             cut = FrequencyBins(tuple(bins), totals)
         values = np.asarray(rows.values, float)
         facts = scores(values, cut, spread.mean, spread.sd**2)
-        by_bin = facts.pop("by bin")
-        facts["by user frequency"] = [
-            {"user ratings": label, "test ratings": int(count),
+        by_bin = facts.pop("by_bin")
+        facts["by_user_frequency"] = [
+            {"user_ratings": label, "test_ratings": int(count),
              **{name: each[k] for name, each in by_bin.items()}}
             for k, (label, count) in enumerate(zip(cut.labels, cut.counts, strict=True))
         ]  # fmt: skip
@@ -217,15 +217,17 @@ class Fitted:
         return explain(posterior, i, j, posterior.seen, most)
 
     def save(
-        self, path: str | Path, *, with_ratings: bool = False, overwrite: bool = False
+        self, path: str | Path, *, without_ratings: bool = False, overwrite: bool = False
     ) -> None:
         """Write a folder, or one file if the path ends in .zip; ``load_model`` reads both.
 
         The training ratings are inside only ``with_ratings``. A model that is there already is
         replaced with ``overwrite``, and refused without.
         """
-        model_files.save(self.posterior, path, self._traces(), self._facts(), with_ratings,
-                         overwrite)  # fmt: skip
+        with_ratings = not without_ratings and self.posterior.seen is not None
+        model_files.save(
+            self.posterior, path, self._traces(), self._facts(), with_ratings, overwrite
+        )
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """R-hat and effective sample size of every trace after the burn-in.

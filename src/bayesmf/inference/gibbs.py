@@ -78,7 +78,7 @@ class Gibbs:
 
     model: Model = field(default_factory=Model.best)
     sweeps: int = 400  # of each chain, burn-in included
-    burn_in: int = 20  # sweeps that are not averaged
+    burn_in: int = None  # type: ignore[assignment]  # sweeps that are not averaged
     thin: int = 1  # average the test predictions of every so many sweeps
     chains: int = 1  # one after the other, each with random numbers of its own
     seed: int = 0
@@ -88,6 +88,8 @@ class Gibbs:
     engine: Engine = "threads"  # where a sweep runs
 
     def __post_init__(self) -> None:
+        if self.burn_in is None:
+            object.__setattr__(self, "burn_in", min(20, self.sweeps // 2))
         if not 0 <= self.burn_in < self.sweeps:
             raise DataError(
                 f"burn_in={self.burn_in} of sweeps={self.sweeps}: keep at least one sweep"
