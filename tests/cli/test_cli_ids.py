@@ -21,8 +21,7 @@ def odd(tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     lines = [f"{user},{item},{1 + (int(user) * item) % 5}" for user, item in PAIRS]
     (folder / "r.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
-    run("fit", folder / "r.csv", "--rank", 2, "--sweeps", 30, "--holdout", "none", "--out",
-        folder / "fit", "--quiet", "--with-ratings")  # fmt: skip
+    run("fit", folder / "r.csv", "--rank", 2, "--sweeps", 30, "--out", folder / "fit", "--quiet")
     return folder
 
 
@@ -36,7 +35,7 @@ def test_text_that_looks_like_numbers(odd, tmp_path):
     errors = [table["mean"][0].as_py() - 4, table["mean"][1].as_py() - 2]
     assert facts["rmse"] == pytest.approx((sum(e**2 for e in errors) / 2) ** 0.5)
     rows = run("predict", odd / "fit", some, "--json").splitlines()
-    assert [json.loads(row)["known"] for row in rows] == ["hot", "hot"]
+    assert [json.loads(row)["known"] for row in rows] == ["warm", "warm"]
     assert "score" in run("recommend", odd / "fit", "--user", "100", "--seen", some, "-n", 1)
     some.write_text("user,item,rating\n400,10,4\n500,11,2\n")
     assert "2 new users" in run("fold-in", odd / "fit", some, "--out", tmp_path / "more")

@@ -66,7 +66,7 @@ def data() -> None:
 @data.command("list")
 @JSON
 def list_(as_json: bool) -> None:
-    """List the data sets known by name.
+    """List the data sets that have a name.
 
     Example: bayesmf data list
     """

@@ -80,7 +80,7 @@ def fit(
     elif without_ratings:
         raise DataError("--without-ratings is about the saved model; name its folder with --out")
     model = model_from_options(**MODEL.take(values))
-    settings = {**ALGORITHM.take(values), "engine": engine_of(**ENGINE.take(values))}
+    settings = {**ALGORITHM.take(values), "engine": make_engine(**ENGINE.take(values))}
     algorithm = fit_run.make_algorithm(inference, model, seed, threads, settings)
     options = _run_options(inference, **STOPPING.take(values), **SAVING.take(values))
     holding = HOLDING_OUT.take(values)
@@ -106,16 +106,16 @@ def model_from_options(
     prior: str | None,
     bias: str | None,
 ) -> Model:
-    """The model that the options describe; the default model where none of them is given."""
+    """Make the model that the options describe; without any of them it is the default model."""
     powers = {
-        "user": _powers("--user-designs", user_designs),
-        "item": _powers("--item-designs", item_designs),
+        "user": _parse_powers("--user-designs", user_designs),
+        "item": _parse_powers("--item-designs", item_designs),
     }
     given: dict[str, Any] = {
         "precision": precision,
         "prior": prior,
         "bias": bias,
-        "bounds": None if bounds is None else _bounds(bounds),
+        "bounds": None if bounds is None else _parse_bounds(bounds),
     }
     given = {key: value for key, value in given.items() if value is not None}
     Model = bayesmf.Model
@@ -142,8 +142,8 @@ def model_from_options(
     return Model(**{**vars(base), "features": features, **given})
 
 
-def _powers(option: str, text: str | None) -> tuple[float, ...] | None:
-    """The powers of the rated-set designs in ``text``: none, or one; None if it was not given."""
+def _parse_powers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Read the power of a rated-set design, if ``text`` has one; None if it was not given."""
     if text is None:
         return None
     if text == "none":
@@ -156,8 +156,8 @@ def _powers(option: str, text: str | None) -> tuple[float, ...] | None:
     return (float(found[1]),)
 
 
-def _bounds(text: str) -> tuple[float, float]:
-    """LOW:HIGH, or one number N for 1/N:N."""
+def _parse_bounds(text: str) -> tuple[float, float]:
+    """Read LOW:HIGH, or one number N for 1/N:N."""
     try:
         numbers = [float(part) for part in text.split(":")]
         if len(numbers) > 2:
@@ -168,8 +168,8 @@ def _bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def engine_of(engine: str | None, workers: int | None, address: str | None) -> Any:
-    """Where a sweep is to run; None means threads."""
+def make_engine(engine: str | None, workers: int | None, address: str | None) -> Any:
+    """Make the engine on which a sweep is to run; None means threads."""
     if engine == "ray":
         return bayesmf.Ray(address, workers)
     for option, value in (("--workers", workers), ("--address", address)):
@@ -185,7 +185,7 @@ def _run_options(
     resume: bool,
     **options: Any,
 ) -> dict[str, Any]:
-    """The arguments of ``fit`` beside the ratings; those of another algorithm are refused."""
+    """Make the arguments of ``fit`` beside the ratings; refuse those of other algorithms."""
     if inference == "map" and options["start"] is not None:
         raise DataError("--start is for --inference gibbs and vi; leave it out")
     saving = {
@@ -209,7 +209,7 @@ UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(text: str) -> float:
-    """The seconds of 90, 90s, 5m or 1h."""
+    """Read 90, 90s, 5m or 1h as seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if found is None:
         raise DataError(f"--checkpoint-every {text!r}: write seconds, such as 90, 90s or 5m")

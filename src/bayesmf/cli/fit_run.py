@@ -47,7 +47,7 @@ SETTINGS = {  # the field of each algorithm that an option sets
 def make_algorithm(
     name: str, model: Model, seed: int, threads: int | None, given: dict[str, Any]
 ) -> Any:
-    """The algorithm that the options describe; an option of another algorithm is refused."""
+    """Make the algorithm that the options describe; refuse options of other algorithms."""
     fields = {}
     for option, value in given.items():
         if value is None:
@@ -134,7 +134,7 @@ def read_parts(
 
 
 def _counts(train: Ratings | Shards) -> dict[str, int]:
-    """Ratings, and the users and items that have any."""
+    """Count the ratings, and the users and items that have any."""
     if isinstance(train, Shards):
         return {"ratings": len(train), "users": train.n_users, "items": train.n_items}
     users, items = (int(np.count_nonzero(side.counts)) for side in (train.by_user, train.by_item))
@@ -142,7 +142,7 @@ def _counts(train: Ratings | Shards) -> dict[str, int]:
 
 
 def _dropped(ratings: Ratings, cut: Split) -> dict[str, int]:
-    """What of the ratings is in neither part."""
+    """Count what of the ratings is in neither part."""
     before, train = _counts(ratings), cut.train  # whose ids are those of both parts
     return {
         "dropped_ratings": before["ratings"] - len(train) - len(cut.test),
@@ -163,7 +163,7 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-        show = _shower(bar, quiet, lambda *told: _forecast(algorithm, parts.train, *told))
+        show = _make_callback(bar, quiet, lambda *told: _forecast(algorithm, parts.train, *told))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", OverfittingWarning)
             fit = algorithm.fit(
@@ -174,8 +174,8 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
     return fit
 
 
-def _shower(bar: Progress, quiet: bool, forecast: Callable[[int, float], str]) -> Any:
-    """A callback that moves the bar, and prints a forecast when a long run has begun."""
+def _make_callback(bar: Progress, quiet: bool, forecast: Callable[[int, float], str]) -> Any:
+    """Make a callback that moves the bar, and prints a forecast when a long run has begun."""
     task = bar.add_task("preparing", total=None, rate="", rmse="")
     stage: dict[str, Any] = {}
 
@@ -201,7 +201,7 @@ def _shower(bar: Progress, quiet: bool, forecast: Callable[[int, float], str]) -
 
 
 def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
-    """The time and the memory that a long run will take."""
+    """Say how much time and memory a long run will take."""
     model, rows = algorithm.model, train.n_users + train.n_items
     W = model.has_side("user") * train.n_items + model.has_side("item") * train.n_users
     numbers = (rows + W) * (model.size + 8)
@@ -217,7 +217,7 @@ def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
 
 
 def describe_fit(name: str, algorithm: Any, fit: Any, parts: Parts) -> dict[str, Any]:
-    """The JSON object of a fit; every test error in it comes from ``fit.evaluate``."""
+    """Make the JSON object of a fit; every test error in it comes from ``fit.evaluate``."""
     settings = {
         key: value
         for key, value in vars(algorithm).items()
@@ -245,12 +245,12 @@ def describe_fit(name: str, algorithm: Any, fit: Any, parts: Parts) -> dict[str,
 
 
 def print_json(facts: dict[str, Any]) -> None:
-    """One line for machines."""
+    """Print one line for machines."""
     click.echo(to_json(facts))
 
 
 def print_report(facts: dict[str, Any], fit: Any, parts: Parts, out: Path | None) -> None:
-    """What a person should know of a fit."""
+    """Print what a person should know of a fit."""
     click.echo(str(parts))
     took = f"{fit.sweeps} sweeps in {fit.seconds:.1f} s"
     if fit.stopped:
@@ -317,7 +317,7 @@ def save(
 
 
 def _write_predictions(fit: Any, test: Ratings, path: Path) -> None:
-    """The test ratings, beside what ``fit.predict`` says of them."""
+    """Write the test ratings beside what ``fit.predict`` says of them."""
     from pyarrow import csv
 
     table, predicted = test.to_arrow(), fit.predict(test)

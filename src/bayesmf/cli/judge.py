@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import BINS, JSON, THREADS, bins_of, data_names, ratings_options
+from bayesmf.cli.options import BINS, JSON, THREADS, data_names, parse_bins, ratings_options
 from bayesmf.cli.use import MODEL, load_fit, ratings_for
 from bayesmf.data.io.atomic import to_json
 
@@ -30,7 +30,7 @@ def evaluate(
 
     Example: bayesmf evaluate my-fit test.csv
     """
-    cuts = bins_of(bins)
+    cuts = parse_bins(bins)
     fit = load_fit(model, threads)
     facts = fit.evaluate(ratings_for(fit, test, reading), cuts or None)
     if as_json:
@@ -53,7 +53,7 @@ def evaluate(
 
 
 def _heading(name: str) -> str:
-    """A measure for people: coverage_80 is the cover of 80 % intervals."""
+    """The heading of a measure: coverage_80 is "cover 80%"."""
     if name.startswith("coverage_"):
         return f"cover {name.removeprefix('coverage_')}%"
     return name.replace("_", " ")

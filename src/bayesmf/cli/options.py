@@ -39,7 +39,7 @@ class Cli(click.Group):
 
 
 def data_names(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-    """For the shell: a file, or the name of a data set."""
+    """What the shell completes: a file, or the name of a data set."""
     names = [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
     return [CompletionItem(incomplete, type="file"), *names]
 
@@ -122,8 +122,8 @@ BINS = click.option(
 )
 
 
-def bins_of(text: str | None) -> tuple[int, ...]:
-    """The rising whole numbers of --bins; nothing where it was not given."""
+def parse_bins(text: str | None) -> tuple[int, ...]:
+    """Read the rising whole numbers of --bins; there are none where it was not given."""
     if text is None:
         return ()
     try:

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from bayesmf.cli.interrupts import CODE, leaving_at_once
-from bayesmf.cli.options import BINS, DATA, PATH, QUIET, SEEDS, bins_of, reading_options
+from bayesmf.cli.options import BINS, DATA, PATH, QUIET, SEEDS, parse_bins, reading_options
 
 
 class Display:
-    """One line for a whole study in a terminal; a line for each run elsewhere."""
+    """Shows progress: one line for a whole study in a terminal, a line for each run elsewhere."""
 
     def __init__(self, quiet: bool) -> None:
         self.console = Console(stderr=True)
@@ -47,7 +47,7 @@ class Display:
                        err=True)  # fmt: skip
 
     def _left(self, event: Any) -> str:
-        """From the cost of what is done and its time; nothing before a fiftieth is done."""
+        """The time left, by the speed so far; nothing before a fiftieth is done."""
         if self.first is None:
             return ""
         done = event.done - self.first[0]
@@ -118,7 +118,7 @@ def study(
 ) -> None:
     """Run the paper's experiments on DATA and write a report.
 
-    Killed at any moment, --resume goes on and ends with the same results.
+    If it is stopped or killed, --resume continues it and ends with the same results.
 
     Example: bayesmf study ml-1m --out ml-1m-study
     """
@@ -135,7 +135,7 @@ def study(
         only=tuple(name.strip() for name in (only or "").split(",") if name.strip()),
         seed=seed,
         rank=rank,
-        bins=bins_of(bins),
+        bins=parse_bins(bins),
         workers=workers,
         resume=resume,
         command=_command(data, quick, seed, rank, bins, reading),

@@ -33,7 +33,7 @@ SHOWN = 20  # rows printed for people
 
 
 def load_fit(path: Path, threads: int | None = None) -> Any:
-    """A saved model; loading the compiler comes first."""
+    """Load a saved model, and before it the compiler."""
     with leaving_at_once():
         from bayesmf.fit.fitted import load_model
     return load_model(path, threads)
@@ -79,7 +79,7 @@ def _text(value: Any) -> str:
 
 
 def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
-    """Ratings whose ids are of the model's kind."""
+    """Load ratings whose ids are of the model's kind."""
     import bayesmf
 
     user, item = (fit.posterior.ids(name).kind == "text" for name in SIDES)
@@ -88,7 +88,7 @@ def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
 
 
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
-    """The users of a command line, as the model calls them."""
+    """The users of --user as the model knows them: numbers or text."""
     known = fit.posterior.users
     users = [user if known.kind == "text" else _whole(user) for user in asked]
     if None in users:
@@ -182,7 +182,7 @@ def predict(
 
 
 def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
-    """What moves a bar."""
+    """A callback that moves a bar."""
     return lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -13,7 +13,7 @@ from bayesmf.study.specs import COLD, GIVEN
 
 
 def printed(read: Reader) -> list[Panel]:
-    """VI as printed, without covariances in its updates, against VI corrected."""
+    """VI as the paper prints it, without covariances in its updates, against corrected VI."""
     corrected = {f"vi-no-side-{p}": f"{p}, corrected" for p in PRECISIONS}
     runs = {**corrected, **{f"vi-printed-no-side-{p}": f"{p}, as printed" for p in PRECISIONS}}
     spans: dict[str, Array] = {
@@ -81,7 +81,7 @@ def calibration(read: Reader) -> list[Panel]:
 
 
 def cold_start(read: Reader) -> list[Panel]:
-    """Error of new users by the number of their ratings that are known."""
+    """The error of new users by the number of their ratings that are known."""
     runs = {f"cold-start-{name}": name for name in COLD}
 
     def draw(axes: Axes) -> None:

@@ -62,7 +62,7 @@ def execute(
         return EXECUTORS[run.kind](run, parts, start, tell)
 
 
-def _scored(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outcome:
+def _score(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outcome:
     """Score Gaussian predictions, and sum each user's squared errors."""
     values = np.asarray(test.by_user.values, float)
     squares = np.bincount(test.by_user.row_index, (mean - values) ** 2, minlength=test.n_users)
@@ -77,7 +77,7 @@ def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
         parts.train, callbacks=[recorder]
     )
     moments = recorder.target.moments
-    facts, arrays = _scored(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
+    facts, arrays = _score(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
     noise = fit.traces["noise precision"]
     facts["noise_precision"] = {
         "mean": float(noise[0, fit.burn_in :].mean()),
@@ -117,7 +117,7 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     variance = prediction_variance(fit.state, *covariances, target.user, target.item)
     variance += noise_variance(fit.state, target.user, target.item)
     mean = target.predict(fit.state)
-    facts, arrays = _scored(test, bins, mean, variance)
+    facts, arrays = _score(test, bins, mean, variance)
     errors = fit.trace["test rmse"]
     facts.update(least=min(errors), least_at=errors.index(min(errors)) + 1, updates=fit.sweeps)
     facts["bound"] = fit.trace["bound"][-1]
@@ -153,7 +153,7 @@ def _maximum(
         arrays.update(_curves(fit))
     target = Target(test, data)
     variance = noise_variance(state, target.user, target.item)
-    more, squares = _scored(test, bins, target.predict(state), variance)
+    more, squares = _score(test, bins, target.predict(state), variance)
     arrays.update(squares)
     if "state" in run.record:
         arrays.update({f"state.{name}": values for name, values in to_arrays(state).items()})
