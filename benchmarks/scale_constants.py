@@ -20,7 +20,7 @@ from bayesmf.data.ratings import Rows
 from bayesmf.data.synthetic import World, generate
 from bayesmf.engines.ray.cluster import RemoteSide
 from bayesmf.engines.ray.crew import Order, writable
-from bayesmf.kernels.designs import COLUMNS, draw_centred, offsets_of_strips, strips
+from bayesmf.kernels.designs import COLUMNS, draw_centred, offsets_of_strips, pattern, strips
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.machine import using
@@ -79,7 +79,7 @@ def rows_kernel(others: int) -> tuple[float, ...]:
         small = random_start(PLAIN, Data(data, data, 3.0, rows * each), 0)
         prior = prior_of(PLAIN, data, small.user)
         out, ones, errors = np.zeros((rows, width)), np.ones(rows), np.empty(rows)
-        run = partial(draw_rows, data.observed, known, ones, prior, Draws(0).place(), True, out,
+        run = partial(draw_rows, data.observed, known, ones, prior, Draws(0).counter(), True, out,
                       errors, POINTS, NONE, small.width())  # fmt: skip
         run()
         times.append(cpu(15, run))
@@ -101,10 +101,12 @@ def side_kernels(others: int) -> tuple[float, float]:
     weight, one = np.ones(others), np.ones((1, COLUMNS))
 
     def gather() -> None:
-        offsets_of_strips(data.observed, cut, c, out)
+        offsets_of_strips(pattern(data.observed), cut, c, out)
 
     def strip() -> None:
-        draw_centred(data.observed, weight, one, one, Draws(0).place(), True, residual, w, 0)
+        draw_centred(
+            pattern(data.observed), weight, one, one, Draws(0).counter(), True, residual, w, 0
+        )
 
     for warm in (gather, strip):
         warm()

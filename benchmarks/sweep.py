@@ -75,11 +75,11 @@ def kernel() -> None:
         data = Data.of(train, model)
         state = random_start(model, data, 0)
         prior = prior_of(model, data.user, state.user)
-        rows, place = len(train.by_user.counts), Draws(0).place()
+        rows, counter = len(train.by_user.counts), Draws(0).counter()
         ones, out, none = np.ones(rows), state.user.x.copy(), np.empty(0)
         known = Known.of(state.item.x, np.ones(train.n_items), POINTS)
 
-        run = partial(draw_rows, data.user.observed, known, ones, prior, place, True, out, none,
+        run = partial(draw_rows, data.user.observed, known, ones, prior, counter, True, out, none,
                       POINTS, none, state.width())  # fmt: skip
 
         run()

@@ -1,13 +1,77 @@
-"""The errors that users see: one sentence, saying what to do next."""
+"""The errors that users see: one sentence that says what is wrong, where, and what to type next.
+
+A message may name options. It names them as ``Option`` values, and each interface spells them in
+its own words: ``duplicates='last'`` in Python, ``--duplicates last`` on the command line.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that a message names; inside an f-string it becomes a token.
+
+    ``name`` is the argument in Python and the parameter of a command. ``value`` follows it: text in
+    capitals stands for what the user puts there, and None shows the name alone. ``function`` is
+    named in Python, where the option is not one of the function that the user called.
+    """
+
+    name: str
+    value: str | float | bool | None = None
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"\x02{json.dumps(astuple(self))}\x03"
+
+    def in_python(self) -> str:
+        """Spell the option as an argument."""
+        value = "" if self.value is None else repr(self.value)
+        if isinstance(self.value, str) and self.value.isupper():
+            value = self.value
+        return f"{self.name}={value}" + (f" of {self.function}" if self.function else "")
+
+
+def clause(text: str) -> str:
+    """A part of a message that is left out where the interface lacks an option named in it."""
+    return f"\x0e{text}\x0f"
+
+
+_OPTION = re.compile("\x02(.*?)\x03")
+_CLAUSE = re.compile("\x0e(.*?)\x0f")
+Spell = Callable[[Option], str | None]
+
 
 class DataError(ValueError):
-    """Input that cannot be used: names the place, the value and the remedy in one sentence."""
+    """Input that cannot be used: names the place, the value and the remedy in one sentence.
+
+    ``str(error)`` spells options as arguments in Python. ``message`` still holds them as tokens, so
+    that another message can quote it.
+    """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # a name inside may hold a line end
+        self.message = " ".join(message.splitlines())  # a name inside may hold a line end
+        super().__init__(self.render(Option.in_python))
+
+    def render(self, spell: Spell, elsewhere: Callable[[Option], str] = Option.in_python) -> str:
+        """Spell every option with ``spell``, which returns None for one that is not at hand.
+
+        A clause about such an option is left out; outside of a clause ``elsewhere`` spells it.
+        """
+
+        def keep(found: re.Match[str]) -> str:
+            named = (Option(*json.loads(token)) for token in _OPTION.findall(found[1]))
+            return "" if any(spell(option) is None for option in named) else found[1]
+
+        def show(found: re.Match[str]) -> str:
+            option = Option(*json.loads(found[1]))
+            return spell(option) or elsewhere(option)
+
+        return _OPTION.sub(show, _CLAUSE.sub(keep, self.message))
 
 
 class OverfittingWarning(UserWarning):

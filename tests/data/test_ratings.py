@@ -7,11 +7,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 from bayesmf import DataError, Ratings, Scale, load, write
+from bayesmf.data.ids import strip
 from oracle import naive
 
 USERS, ITEMS, VALUES = [3, 1, 1, 2], ["b", "b", "a", "c"], [4, 5, 1, 2]
@@ -65,11 +66,18 @@ def test_both_sides_hold_what_was_given(data):
                 assert at[pair[::-1] if flip else pair] == time
 
 
+def bare(ids: list) -> list:
+    return strip(pa.array(ids)).to_pylist() if isinstance(ids[0], str) else ids
+
+
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet", ".csv.gz"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=triplets())
 def test_round_trip_through_a_file(data, ending, tmp_path: Path):
     users, items, values, times = data
+    if ending != ".parquet":  # a text file cannot hold blanks around an id
+        users, items = (bare(ids) for ids in (users, items))
+        assume(len(set(zip(users, items, strict=True))) == len(users))
     ratings = Ratings.from_triplets(users=users, items=items, ratings=values, times=times)
     path = tmp_path / f"ratings{ending}"
     write(ratings, path)
@@ -78,9 +86,11 @@ def test_round_trip_through_a_file(data, ending, tmp_path: Path):
         assert load(path) == ratings
     else:  # a text file cannot say that "1" is text: the reader has to
         text = Ratings.from_triplets(
-            users=[str(u) for u in users], items=[str(i) for i in items], ratings=values,
+            users=[str(u) for u in users],
+            items=[str(i) for i in items],
+            ratings=values,
             times=times,
-        )  # fmt: skip
+        )
         assert load(path, ids="text") == text
 
 
@@ -127,8 +137,10 @@ def test_frames_with_faults_are_refused():
         with pytest.raises(DataError, match=match):
             Ratings.from_frame(frame)
 
-    refused(r"row 2: the user column mixes types: 'a' is str but those before it are int",
-            user=pd.Series([1, "a"], dtype=object))  # fmt: skip
+    refused(
+        r"row 2: the user column mixes types: 'a' is str but those before it are int",
+        user=pd.Series([1, "a"], dtype=object),
+    )
     refused(r"row 2: the user id is empty", user=pd.Series(["a", None]))
     refused(r"row 1: the item ids are of type double \(such as 1.5\)", item=[1.5, 2.5])
     refused(r"row 2: the rating is missing", rating=[1.0, np.nan])
@@ -194,8 +206,9 @@ def test_sparse_matrices_say_which_axis_is_users():
 
 
 def test_sparse_and_back():
-    back = Ratings.from_sparse(small().to_sparse(), users="rows", user_ids=[1, 2, 3],
-                               item_ids=["a", "b", "c"])  # fmt: skip
+    back = Ratings.from_sparse(
+        small().to_sparse(), users="rows", user_ids=[1, 2, 3], item_ids=["a", "b", "c"]
+    )
     assert back == small()
 
 
@@ -279,8 +292,10 @@ def test_equality_and_fingerprint_see_every_part():
         Ratings.from_triplets(users=[4, 1, 1, 2], items=ITEMS, ratings=VALUES, times=[7, 8, 9, 10]),
         Ratings.from_triplets(users=USERS, items=ITEMS, ratings=[4, 5, 1, 3], times=[7, 8, 9, 10]),
     ]
-    glued = [Ratings.from_triplets(users=[u], items=[i], ratings=[1]).fingerprint()
-             for u, i in (("a", "xtexty"), ("atextx", "y"))]  # fmt: skip
+    glued = [
+        Ratings.from_triplets(users=[u], items=[i], ratings=[1]).fingerprint()
+        for u, i in (("a", "xtexty"), ("atextx", "y"))
+    ]
     assert glued[0] != glued[1]
     for other in others:
         assert base != other
@@ -290,9 +305,9 @@ def test_equality_and_fingerprint_see_every_part():
 def test_the_scale_is_inferred_or_declared():
     assert small().scale == Scale(1, 5, 1)
     assert str(Scale.of("0.5:5:0.5")) == "0.5..5 by 0.5"
-    assert Scale.inferred(np.array([0.5, 3.0])) == Scale(0.5, 3, 0.5)
-    assert Scale.inferred(np.array([0.1234, 3.0])) == Scale(0.1234, 3)
-    assert Scale.inferred(np.linspace(0, 1, 500)).step is None
+    assert Scale.infer(np.array([0.5, 3.0])) == Scale(0.5, 3, 0.5)
+    assert Scale.infer(np.array([0.1234, 3.0])) == Scale(0.1234, 3)
+    assert Scale.infer(np.linspace(0, 1, 500)).step is None
     for bad in ("5", "a:b", "1:5:0", (1, float("nan")), 7, "1:2:3:4"):
         with pytest.raises(DataError, match="not a rating scale"):
             Scale.of(bad)

@@ -137,9 +137,11 @@ def test_by_time_tests_on_the_latest():
     rng = np.random.default_rng(0)
     n = 500
     ratings = Ratings.from_triplets(
-        users=np.arange(n) % 20, items=np.arange(n) // 20, ratings=np.ones(n),
+        users=np.arange(n) % 20,
+        items=np.arange(n) // 20,
+        ratings=np.ones(n),
         times=rng.integers(0, 10**9, n),
-    )  # fmt: skip
+    )
     made = split(ratings, "time", test_fraction=0.2)
     assert made.train.by_user.times.max() <= made.test.by_user.times.min()
     assert len(made.test) == 100
@@ -186,7 +188,7 @@ def test_an_existing_folder_is_left_alone_unless_told(demo, tmp_path):
     with pytest.raises(DataError, match="exists already"):
         save_split(made, tmp_path / "out")
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
-    with pytest.raises(DataError, match="holds other files, which --overwrite does not delete"):
+    with pytest.raises(DataError, match="holds other files, which overwrite=True does not delete"):
         save_split(made, tmp_path / "out", overwrite=True)
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
     (tmp_path / "out" / "thesis.tex").unlink()
@@ -194,8 +196,10 @@ def test_an_existing_folder_is_left_alone_unless_told(demo, tmp_path):
     save_split(made, tmp_path / "out", overwrite=True)
     assert load_split(tmp_path / "out").train == made.train
     assert sorted(f.name for f in (tmp_path / "out").iterdir()) == [
-        "split.json", "test.csv", "train.csv",
-    ]  # fmt: skip
+        "split.json",
+        "test.csv",
+        "train.csv",
+    ]
     assert [f.name for f in tmp_path.iterdir()] == ["out"]
     (tmp_path / "file.csv").write_text("1,2,3")
     (tmp_path / "link").symlink_to(tmp_path / "out")
@@ -254,15 +258,21 @@ def test_impossible_splits_say_why(demo, protocol, options, match):
 
 
 def test_every_user_keeps_a_rating_when_cut_by_time():
-    ratings = Ratings.from_triplets(users=[1, 2, 2, 2], items=[1, 1, 2, 3], ratings=[1, 2, 3, 4],
-                                    times=[5, 6, 7, 8])  # fmt: skip
+    ratings = Ratings.from_triplets(
+        users=[1, 2, 2, 2], items=[1, 1, 2, 3], ratings=[1, 2, 3, 4], times=[5, 6, 7, 8]
+    )
     made = split(ratings, "time", test_fraction=0.9, per_user=True)
     assert made.train.by_user.counts.tolist() == [1, 1]
 
 
 def test_means_between_the_steps_are_kept(tmp_path):
-    ratings = Ratings.from_triplets(users=[1, 1, 2, 3], items=[1, 1, 1, 1], ratings=[3, 4, 5, 5],
-                                    scale="1:5:1", duplicates="mean")  # fmt: skip
+    ratings = Ratings.from_triplets(
+        users=[1, 1, 2, 3],
+        items=[1, 1, 1, 1],
+        ratings=[3, 4, 5, 5],
+        scale="1:5:1",
+        duplicates="mean",
+    )
     assert str(ratings.scale) == "1..5"
     made = splits.random(ratings, 0, 0.4)
     save_split(made, tmp_path / "s")

@@ -39,11 +39,11 @@ def test_rows_from_grams_are_those_of_the_conditional(name):
     grams, errors = np.empty((len(item.x), cells)), np.empty(len(item.x))
     known = Known.of(user.x, user.noise, POINTS)
     pack_grams(data.item.observed, known, item.size, state.width(), grams)
-    place, x = Draws(1).place(), np.zeros_like(item.x)
-    draw_from_grams(grams, state.tau * item.noise, prior_of(model, data.item, item), place, x,
+    counter, x = Draws(1).counter(), np.zeros_like(item.x)
+    draw_from_grams(grams, state.tau * item.noise, prior_of(model, data.item, item), counter, x,
                     errors)  # fmt: skip
     noise = np.empty((len(x), item.size))
-    normals(place, 0, noise)
+    normals(counter, 0, noise)
     for j in range(len(x)):
         expected = readable.row(state, data.item, j, model).sample(noise[j])
         np.testing.assert_allclose(x[j, : item.size], expected, rtol=1e-9, atol=1e-11)

@@ -307,7 +307,7 @@ def test_means_of_side_features(name):
 def test_a_wrong_normalisation_of_side_features_is_noticed(name, monkeypatch):
     right = sweeping.move_to_mean
     monkeypatch.setattr(
-        sweeping, "move_to_mean", lambda data, *a: right(replace(data, power=0.9), *a)
+        sweeping, "move_to_mean", lambda rows, columns, c, *a: right(rows, columns, c**0.9, *a)
     )
     found, exact, _ = side_means(name)
     assert np.abs(found - exact).max() > 1e-3

@@ -14,12 +14,13 @@ import pytest
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.kernels.designs import draw_centred, draw_non_centred, store_grams
+from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, store_grams
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Data, Side, SideData, State, stream
+from bayesmf.model.state import Data, Side, SideData, State
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep import algorithm, sweep
 from oracle import conditionals as readable
 from oracle import joint
@@ -116,7 +117,7 @@ def numbers(found) -> np.ndarray:
 def row_kernel(model: Model, mine: SideData, me: Side, others: Side, state: State):
     x, errors = me.x.copy(), np.empty(len(me.x))
     draw_rows(mine.observed, Known.of(others.x, others.noise, sweep.POINTS),
-              state.tau * me.noise, sweep.prior_of(model, mine, me), Draws(0).place(), False, x,
+              state.tau * me.noise, sweep.prior_of(model, mine, me), Draws(0).counter(), False, x,
               errors, sweep.POINTS, sweep.NO_VALUES, state.width())  # fmt: skip
     return x, errors
 
@@ -126,7 +127,7 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
     mine, raters = (data.user, data.item) if name == "user" else (data.item, data.user)
     state = copy.deepcopy(state)
     me, others = state.sides(name)
-    first, place = model.first_side, Draws(0).place()
+    first, counter = model.first_side, Draws(0).counter()
     if form == "centred":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sweep, "draw_centred", lambda *a: draw_centred(*a[:-4], False, *a[-3:]))
@@ -136,8 +137,8 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
         known = Known.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
-        draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
-                         precision @ me.W_mean[first:], first, place, False, me.x,
+        draw_non_centred(pattern(raters.observed), mine.shrink, state.tau * me.noise, grams,
+                         precision, precision @ me.W_mean[first:], first, counter, False, me.x,
                          me.W)  # fmt: skip
     return me.W[0, first:]
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from bayesmf import DataError
-from bayesmf.kernels.designs import draw_centred, draw_non_centred, store_grams
+from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, store_grams
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Data, refresh_offset, stream
+from bayesmf.model.state import Data, refresh_offset
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
+from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep
 from oracle import conditionals as readable
 from oracle.joint import log_joint
@@ -153,16 +154,16 @@ def test_the_row_kernel_is_the_conditional(world, sample):
     for mine, _, me, others in both(data, state):
         if not (model.has_own(mine.name) or model.features == "none"):
             continue
-        place = stream(Draws(3, 1, 5), mine.name, "rows").place()
+        counter = stream(Draws(3, 1, 5), mine.name, "rows").counter()
         expected, noise = [], np.empty(me.size)
         for i in range(len(me.x)):
-            fill_normal(place, i, noise)
+            fill_normal(counter, i, noise)
             conditional = readable.row(state, mine, i, model)
             expected.append(conditional.sample(noise) if sample else conditional.mean())
         errors, x = np.empty(len(me.x)), me.x.copy()
         known = Known.of(others.x, others.noise, sweep.POINTS)
         draw_rows(mine.observed, known, state.tau * me.noise, sweep.prior_of(model, mine, me),
-                  place, sample, x, errors, sweep.POINTS, sweep.NO_VALUES,
+                  counter, sample, x, errors, sweep.POINTS, sweep.NO_VALUES,
                   state.width())  # fmt: skip
         assert x[:, : me.size] == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
         for i in range(len(me.x)):
@@ -180,18 +181,19 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         if not model.has_side(mine.name):
             continue
         first = model.first_side
-        place = stream(Draws(3, 1, 5), mine.name, "W_free").place()
+        counter = stream(Draws(3, 1, 5), mine.name, "W_free").counter()
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
         known = Known.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), me.W.copy()
-        draw_non_centred(raters.observed, mine.shrink, state.tau * me.noise, grams, precision,
-                         precision @ me.W_mean[first:], first, place, sample, x, W)  # fmt: skip
+        draw_non_centred(pattern(raters.observed), mine.shrink, state.tau * me.noise, grams,
+                         precision, precision @ me.W_mean[first:], first, counter, sample, x,
+                         W)  # fmt: skip
         own, noise = me.own.copy(), np.empty(me.size - first)
         for k in range(len(me.W)):
             conditional = readable.free_side(state, mine, raters, k, model)
-            fill_normal(place, k, noise)
+            fill_normal(counter, k, noise)
             me.W[k, first:] = conditional.sample(noise) if sample else conditional.mean()
             refresh_offset(me, mine)
             me.x[:, : me.size] = own + me.offset

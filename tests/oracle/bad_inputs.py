@@ -38,13 +38,13 @@ class Case:
 CASES = [
     Case("missing column", b"user,item,stars_given\n1,10,4\n",
          "ratings.csv, line 1: no column for the rating among 'user', 'item', 'stars_given'; "
-         "name it with --rating-col NAME (rating=NAME in Python)"),
+         "name it with rating=NAME"),
     Case("ambiguous columns", b"user,movie_id,asin,rating\n1,10,7,4\n",
-         "ratings.csv, line 1: 'movie_id' and 'asin' could both be the item; choose with "
-         "--item-col NAME or its number (item= in Python)"),
+         "ratings.csv, line 1: 'movie_id' and 'asin' could both be the item; choose one by "
+         "its name or number with item="),
     Case("two columns of one name", b"user,user,item,rating\n1,2,3,4\n",
-         "ratings.csv, line 1: 'user' and 'user' could both be the user; choose with --user-col "
-         "NAME or its number (user= in Python)"),
+         "ratings.csv, line 1: 'user' and 'user' could both be the user; choose one by its "
+         "name or number with user="),
     Case("one column for two roles", GOOD,
          "ratings.csv, line 1: column 'user' cannot be both the item and another; name different "
          "columns", options={"user": "user", "item": "user"}),
@@ -53,10 +53,10 @@ CASES = [
          "'rating'", options={"rating": "stars"}),
     Case("five columns, no header", b"1,2,3,4,5\n",
          "ratings.csv, line 1: there are 5 fields and no header to tell them apart; give "
-         "--user-col, --item-col and --rating-col as numbers from 1"),
+         "user=, item= and rating= as numbers from 1"),
     Case("two columns", b"1,2\n3,4\n",
          "ratings.csv, line 1: '1,2' does not split into user, item and rating; separate them by "
-         "commas, tabs, '::' or spaces, or give --separator"),
+         "commas, tabs, '::' or spaces, or give separator=TEXT"),
     Case("unparsable rating", GOOD + b"2,12,good\n",
          "ratings.csv, line 5: the rating 'good' is not a number; write it like 4 or 3.5"),
     Case("unparsable rating after a quoted newline", b'user,item,rating\n"a\nb",x,4\nc,x,y\n',
@@ -76,17 +76,21 @@ CASES = [
     Case("empty id", b"user,item,rating\n1,10,4\n,11,5\n",
          "ratings.csv, line 3: the user id is empty; give every rating a user"),
     Case("duplicate pair", GOOD + b"\n1,11,2\n",
-         "ratings.csv, line 6: user 1 rated item 11 before (ratings.csv, line 3); keep one with "
-         "--duplicates last or mean (duplicates= in Python)"),
+         "ratings.csv, line 6: user 1 rated item 11 before (ratings.csv, line 3); keep the later "
+         "rating with duplicates='last', or their mean with duplicates='mean'"),
     Case("ids that mix types", GOOD + b"bob,11,2\n",
          "ratings.csv, line 5: the user id 'bob' is text but those before it are integers; correct "
-         "it, or read all ids as text with --ids text (ids='text' in Python)"),
+         "it, or read all ids as text with ids='text'"),
+    Case("ids that differ by blanks alone", b"user,item,rating\nbob,10,4\nann,10,4\nbob ,11,5\n",
+         "ratings.csv, line 4: the user id 'bob ' differs from 'bob' (ratings.csv, line 2) only by "
+         "blanks around it, which do not count in a text file; write it in one way, or rename one "
+         "of the two"),
     Case("rating outside a declared scale", GOOD + b"2,12,6\n",
-         "ratings.csv, line 5: the rating 6 is not on the scale 1..5; correct it or declare "
-         "another --scale (scale= in Python)", options={"scale": "1:5"}),
+         "ratings.csv, line 5: the rating 6 is not on the scale 1..5; correct it, or declare "
+         "another scale with scale=", options={"scale": "1:5"}),
     Case("rating between the steps", GOOD + b"2,12,3.7\n",
-         "ratings.csv, line 5: the rating 3.7 is not on the scale 1..5 by 0.5; correct it or "
-         "declare another --scale (scale= in Python)", options={"scale": "1:5:0.5"}),
+         "ratings.csv, line 5: the rating 3.7 is not on the scale 1..5 by 0.5; correct it, or "
+         "declare another scale with scale=", options={"scale": "1:5:0.5"}),
     Case("scale that is none", GOOD,
          "'5:1' is not a rating scale; write LOW:HIGH or LOW:HIGH:STEP, such as 1:5:1",
          options={"scale": "5:1"}),
@@ -98,9 +102,10 @@ CASES = [
          "'ratings.csv'); fetch the file again", "ratings.zip"),
     Case("zip with several candidates", _zip(a_csv=GOOD, b_csv=GOOD),
          "ratings.zip: several members could be the ratings: 'a.csv', 'b.csv'; choose with "
-         "--member NAME (member= in Python)", "ratings.zip"),
+         "member=NAME", "ratings.zip"),
     Case("zip without a table", _zip(README_md=b"hello"),
-         "ratings.zip: holds no table of ratings, only 'README.md'", "ratings.zip"),
+         "ratings.zip: the archive holds no table of ratings, only 'README.md'; give another one",
+         "ratings.zip"),
     Case("file that is not text", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)),
          "ratings.csv: the file is not text (nor parquet, gzip, bzip2 or zip); give a ratings "
          "table as csv, tsv or parquet"),
@@ -125,13 +130,13 @@ CASES = [
          "(fields are separated by comma)"),
     Case("time that is none", b"1\t10\t4\t881250949\n1\t11\t4\tlater\n",
          "u.data, line 2: the time 'later' is not whole seconds like the first; correct it, or "
-         "ignore times with --time-col none (time='none' in Python)", "u.data"),
+         "ignore times with time='none'", "u.data"),
     Case("date that is none", b"user,item,rating,date\n1,1,4,2020-01-01\n1,2,4,soon\n",
          "ratings.csv, line 3: the time 'soon' is neither whole seconds since 1970 nor a date like "
-         "the others; correct it, or ignore times with --time-col none (time='none' in Python)"),
+         "the others; correct it, or ignore times with time='none'"),
     Case("time out of bounds", b"1,1,4,5\n1,2,4,99999999999999999999\n",
          "ratings.csv, line 2: the time '99999999999999999999' is not whole seconds like the "
-         "first; correct it, or ignore times with --time-col none (time='none' in Python)"),
+         "first; correct it, or ignore times with time='none'"),
     Case("id with a NUL character", b"".join(b"%d,1,4\n" % k for k in range(20000)) + b"x\0,1,4\n",
          "ratings.csv, line 20001: the user id 'x\\x00' holds a NUL character; remove it",
          options={"ids": "text"}),

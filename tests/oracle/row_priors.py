@@ -15,9 +15,10 @@ from bayesmf.data.scale import Scale
 from bayesmf.inference.propagation.block import conditional_moments
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, pack
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data, stream
+from bayesmf.model.state import Data
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
+from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, random_state, small_ratings
@@ -64,7 +65,7 @@ def against_loops(name: str) -> bytes:
     mean, cov = conditional_moments(model, data.user, state)
     sampling = sweep.Sampling(Draws(3))
     sweep.update_rows(model, data.user, state.user, state.item, state, sampling)
-    place = stream(Draws(3), "user", "rows").place()
+    counter = stream(Draws(3), "user", "rows").counter()
     for i in range(len(mean)):
         precision = np.linalg.inv(unpack(known.cov[i]))
         linear = precision @ known.mean[i]
@@ -78,7 +79,7 @@ def against_loops(name: str) -> bytes:
         assert gaussian.precision == pytest.approx(precision, abs=ROUNDING)
         assert gaussian.linear == pytest.approx(linear, abs=ROUNDING)
         noise = np.empty(model.size)
-        fill_normal(place, i, noise)
+        fill_normal(counter, i, noise)
         drawn = state.user.x[i, : model.size]
         assert drawn == pytest.approx(gaussian.sample(noise), abs=ROUNDING)
     return mean.tobytes() + cov.tobytes() + state.user.x.tobytes()

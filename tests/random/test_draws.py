@@ -10,7 +10,7 @@ from bayesmf import DataError
 from bayesmf.model.distributions import TruncatedGamma
 from bayesmf.random import philox
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 
 LEVEL = 1e-4  # of a false alarm, in each test
 
@@ -48,6 +48,21 @@ def test_gammas_have_their_distribution(shape):
     assert stats.kstest(drawn, stats.gamma(shape).cdf).pvalue > LEVEL
 
 
+@pytest.mark.parametrize("shape", [np.nan, np.inf, -np.inf, 0.0, -2.5])
+def test_a_shape_that_no_gamma_has_ends_at_once(shape):
+    """A shape that is NaN once sent the kernel into a loop that nothing could end."""
+    shapes, out = np.array([1.0, shape, 0.5]), np.empty(3)
+    philox.gammas(Draws(0).counter(1), 0, shapes, out)
+    assert np.isnan(out).tolist() == [False, True, False]
+    with pytest.raises(ValueError, match=f"shape of Gamma draw 1 is {shape}: it must be positive"):
+        Draws(0).gammas(shapes)
+
+
+@pytest.mark.parametrize("shape", [5e-324, 1e-300, 1e-3, 1e15, 1.7e308])
+def test_extreme_shapes_give_numbers(shape):
+    assert np.isfinite(Draws(0).gammas(np.full(1000, shape))).all()
+
+
 @pytest.mark.parametrize("what", ["row", "sweep", "parameter", "chain", "seed", "kind"])
 def test_neighbours_are_independent(what):
     """Correlations of every lag between two neighbouring streams: 5 standard errors."""
@@ -74,10 +89,10 @@ def test_no_place_shares_a_word_with_another():
         for chain in range(3):
             for block in range(3):
                 for sweep in range(3):
-                    place = Place(np.uint64(seed), chain, block, sweep)
+                    counter = Counter(np.uint64(seed), chain, block, sweep)
                     for row in (0, 1, 2, 2**32, 2**32 + 1):
                         for number in range(3):
-                            words.update(map(int, philox.bits(place, row, number)))
+                            words.update(map(int, philox.bits(counter, row, number)))
                             count += 2
     assert len(words) == count
 

@@ -11,8 +11,9 @@ from scipy import stats
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, stream
+from bayesmf.model.state import Data
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep as sweeping
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, random_state, small_ratings
@@ -131,13 +132,13 @@ def test_rows_are_a_linear_regression(name):
     inputs = (data.user.observed, known, state.tau * me.noise,
               sweeping.prior_of(model, data.user, me))  # fmt: skip
     outputs = (me.x, np.empty(0), sweeping.POINTS, np.empty(0), state.width())
-    place = stream(Draws(0), "user", "rows").place()
-    draw_rows(*inputs, place, False, *outputs)
+    counter = stream(Draws(0), "user", "rows").counter()
+    draw_rows(*inputs, counter, False, *outputs)
     assert unknowns(model, state, joint=False) == pytest.approx(mean, rel=1e-9, abs=1e-9)
     draws = np.empty((1500, len(mean)))
     for k in range(len(draws)):
-        place = stream(Draws(1, sweep=k), "user", "rows").place()
-        draw_rows(*inputs, place, True, *outputs)
+        counter = stream(Draws(1, sweep=k), "user", "rows").counter()
+        draw_rows(*inputs, counter, True, *outputs)
         draws[k] = unknowns(model, state, joint=False)
     white = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
     n, size = len(draws), len(mean)

@@ -16,6 +16,7 @@ from bayesmf.cli.options import DATA, PATH, QUIET, SEEDS, THREADS, reading_optio
 from bayesmf.errors import DataError
 
 if TYPE_CHECKING:
+    from bayesmf.model.designs import RatedSet
     from bayesmf.model.spec import Model
 
 
@@ -107,53 +108,33 @@ def model_from_options(
     bias: str | None,
 ) -> Model:
     """Make the model that the options describe; without any of them it is the default model."""
-    powers = {
-        "user": _parse_powers("--user-designs", user_designs),
-        "item": _parse_powers("--item-designs", item_designs),
-    }
     given: dict[str, Any] = {
+        "user_designs": _parse_designs("--user-designs", user_designs),
+        "item_designs": _parse_designs("--item-designs", item_designs),
+        "own_features": own_features,
         "precision": precision,
         "prior": prior,
         "bias": bias,
         "bounds": None if bounds is None else _parse_bounds(bounds),
     }
     given = {key: value for key, value in given.items() if value is not None}
-    Model = bayesmf.Model
-    base = Model.best(max(rank, 1)) if paper is None else Model(max(rank, 1))
-    has_side = paper in (None, "side", "side-only")
-    usual: dict[str, tuple[float, ...]] = {"user": (base.side_power,), "item": (base.side_power,)}
-    if paper is not None:
-        usual = {"user": (1.0,) if has_side else (), "item": ()}
-    chosen = {side: usual[side] if powers[side] is None else powers[side] for side in usual}
-    shifted = [side for side, found in chosen.items() if found]
-    different = {power for found in chosen.values() for power in found or ()}
-    if len(different) > 1:
-        raise DataError("--user-designs and --item-designs have different powers; give one power")
-    own = paper != "side-only" if own_features is None else own_features
-    if rank == 0 or paper == "none":
-        features = "none"
-    elif not shifted:
-        features = "user-item"
-    else:
-        features = "side" if own else "side-only"
-    if shifted:
-        given["side_of"] = "both" if len(shifted) == 2 else shifted[0]
-        given["side_power"] = different.pop()
-    return Model(**{**vars(base), "features": features, **given})
+    if paper is None:
+        return bayesmf.Model(rank, **given)
+    return bayesmf.Model.paper(paper, rank=rank, **given)  # type: ignore[arg-type]
 
 
-def _parse_powers(option: str, text: str | None) -> tuple[float, ...] | None:
-    """Read the power of a rated-set design, if ``text`` has one; None if it was not given."""
+def _parse_designs(option: str, text: str | None) -> tuple[RatedSet, ...] | None:
+    """Read the designs of one side; None if the option was not given."""
+    from bayesmf.model.designs import RatedSet
+
     if text is None:
         return None
     if text == "none":
         return ()
     found = re.fullmatch(r"rated:(\d*\.?\d+)", text)
     if found is None:
-        raise DataError(
-            f"{option} {text!r}: write 'none', or 'rated:P' with a number P, as in rated:0.5"
-        )
-    return (float(found[1]),)
+        raise DataError(f"{option} {text!r}: write 'none', or 'rated:P', as in rated:0.5")
+    return (RatedSet(float(found[1])),)
 
 
 def _parse_bounds(text: str) -> tuple[float, float]:

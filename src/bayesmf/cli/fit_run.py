@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from bayesmf.study.results import snake_case
 LONG = 20  # seconds from which a run is worth a forecast
 ALGORITHMS: dict[str, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
 SETTINGS = {  # the field of each algorithm that an option sets
-    "sweeps": {"gibbs": "sweeps", "vi": "updates", "map": "sweeps"},
+    "sweeps": {"gibbs": "sweeps", "vi": "sweeps", "map": "sweeps"},
     "burn_in": {"gibbs": "burn_in"},
     "thin": {"gibbs": "thin"},
     "chains": {"gibbs": "chains"},
@@ -203,12 +203,14 @@ def _make_callback(bar: Progress, quiet: bool, forecast: Callable[[int, float], 
 def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
     """Say how much time and memory a long run will take."""
     model, rows = algorithm.model, train.n_users + train.n_items
-    W = model.has_side("user") * train.n_items + model.has_side("item") * train.n_users
+    W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
     numbers = (rows + W) * (model.size + 8)
     if isinstance(algorithm, Variational):  # covariances, of W and of what W adds as well
         numbers += (rows + 3 * W) * model.size * (model.size + 1) // 2
     elif isinstance(algorithm, Gibbs):
-        numbers += (rows + W) * (model.size + 2) * algorithm.kept(train) * algorithm.chains // 2
+        numbers += (
+            (rows + W) * (model.size + 2) * algorithm.draws_kept(train) * algorithm.chains // 2
+        )
     memory = (8 * numbers + 2 * train.nbytes) / 1e9
     left = total / rate
     time = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
@@ -237,7 +239,7 @@ def describe_fit(name: str, algorithm: Any, fit: Any, parts: Parts) -> dict[str,
             facts.update(least_test_rmse=min(errors), least_at=errors.index(min(errors)) + 1)
     return {
         **facts,
-        "model": asdict(algorithm.model),
+        "model": algorithm.model.to_dict(),
         "inference": {"algorithm": name, **settings},
         "holdout": parts.facts,
         "version": bayesmf.__version__,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def diagnose(model: Path, as_json: bool) -> None:
     with leaving_at_once():
         from bayesmf.study.results import snake_case
     posterior = fit.posterior
-    model_facts = {key: value for key, value in asdict(posterior.model).items() if key != "hyper"}
+    model_facts = {key: value for key, value in posterior.model.to_dict().items() if key != "hyper"}
     traces = sorted(fit.diagnostics().items(), key=lambda each: _counted(each[0]))
     facts = {
         **{snake_case(name): value for name, value in fit.facts.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,14 @@ from click.shell_completion import CompletionItem
 from bayesmf.choices import DUPLICATES, ID_KINDS
 from bayesmf.cli.interrupts import CODE, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 
 
 class Cli(click.Group):
-    """Mistakes end in one sentence and exit code 2, Ctrl-C in one word, never in a traceback."""
+    """Mistakes end in one sentence and exit code 2, Ctrl-C in one word, never in a traceback.
+
+    The sentence names options as flags of the command that was called.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -31,11 +34,42 @@ class Cli(click.Group):
                 sys.stdout.flush()  # what is left to do can be broken off
                 return found
         except DataError as error:
-            click.echo(f"Error: {error}", err=True)
+            command = self.get_command(ctx, ctx.invoked_subcommand or "") or self
+            message = error.render(lambda option: _flag(command, option), self._elsewhere)
+            click.echo(f"Error: {message}", err=True)
             ctx.exit(2)
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             ctx.exit(CODE)
+
+    @staticmethod
+    def _elsewhere(option: Option) -> str:
+        """Spell an option that the command lacks: as a flag of another one, or as in Python."""
+        root = click.get_current_context().find_root().command
+        for words, command in _commands(root, "bayesmf"):
+            flag = _flag(command, option)
+            if flag is not None:
+                return f"{flag} of `{words}`"
+        return f"{option.in_python()} in Python"
+
+
+def _flag(command: click.Command, option: Option) -> str | None:
+    """Spell an option as a flag of this command; None if the command does not have it."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name == option.name:
+            flags = parameter.secondary_opts if option.value is False else parameter.opts
+            value = "" if option.value is None or parameter.is_flag else f" {option.value}"
+            return max(flags, key=len) + value if flags else None
+    return None
+
+
+def _commands(command: click.Command, words: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command under this one with the words that call it."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _commands(inner, f"{words} {name}")
+    else:
+        yield words, command
 
 
 def data_names(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:

@@ -40,42 +40,10 @@ def load_fit(path: Path, threads: int | None = None) -> Any:
 
 
 def _ids(fit: Any, name: str, column: Any, where: str) -> Any:
-    """Positions of ids that were read as text; what the model does not know is -1."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    """Return the index of each id of a file; what the model does not know is -1."""
+    from bayesmf.data.ids import look_up
 
-    distinct = column.dictionary_encode().combine_chunks()
-    values = [_text(value) for value in distinct.dictionary.to_pylist()]
-    code = pc.fill_null(distinct.indices, len(values)).to_numpy()
-    empty = np.array([*(value == "" for value in values), True])[code]
-    if empty.any():
-        raise DataError(f"{where}, pair {np.argmax(empty) + 1}: the {name} id is empty; give every "
-                        f"pair a {name}")  # fmt: skip
-    known = fit.posterior.ids(name)
-    if known.kind == "text":
-        place = known.index(pa.array(values, pa.string()))
-    else:
-        whole = [_whole(value) for value in values]
-        numbers = np.array([0 if number is None else number for number in whole], np.int64)
-        place = np.where([number is None for number in whole], -1, known.index(numbers))
-    return place[code].astype(np.int32)
-
-
-def _whole(text: str) -> int | None:
-    """The number that an id is, if it is one: 007 is text."""
-    if text.removeprefix("-").isdecimal() and str(int(text)) == text and abs(int(text)) < 2**63:
-        return int(text)
-    return None
-
-
-def _text(value: Any) -> str:
-    """An id as ratings files have it: blanks around it do not count, 1.0 is 1, NaN is nothing."""
-    if value != value:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip()
+    return look_up(fit.posterior.ids(name), column, name, lambda row: f"{where}, pair {row + 1}")
 
 
 def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
@@ -89,8 +57,10 @@ def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
 
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
     """The users of --user as the model knows them: numbers or text."""
+    from bayesmf.data.ids import read_id
+
     known = fit.posterior.users
-    users = [user if known.kind == "text" else _whole(user) for user in asked]
+    users = [read_id(user, known.kind) for user in asked]
     if None in users:
         raise DataError(
             f"--user {asked[users.index(None)]}: the users of this model are numbers, such as "

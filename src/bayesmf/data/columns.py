@@ -4,118 +4,130 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from bayesmf.data.ids import Place, to_arrow
-from bayesmf.errors import DataError
+from bayesmf.data.ids import Locate, to_arrow
+from bayesmf.errors import DataError, Option
 
 Role = Literal["user", "item", "rating", "time"]
-ROLES: tuple[Role, ...] = ("user", "item", "rating", "time")
+ROLES: tuple[Role, ...] = get_args(Role)
+Axis = Literal["rows", "columns"]
+Named = Mapping[Role, str | int | None]
+"""The column of each role as the user named it: by its name, by its number from 1, or not at all.
 
-KNOWN_NAMES: Mapping[Role, tuple[str, ...]] = {
-    "user": ("user", "userid", "uid", "users", "reviewerid", "reviewer", "customerid", "customer",
-             "memberid", "accountid", "profileid", "profilename", "username"),
-    "item": ("item", "itemid", "iid", "items", "movie", "movieid", "productid", "product", "asin",
-             "isbn", "book", "bookid", "artist", "artistid", "businessid", "songid", "trackid",
-             "gameid", "animeid", "jokeid", "recipeid", "beerid"),
-    "rating": ("rating", "ratings", "score", "stars", "star", "overall", "bookrating",
-               "reviewoverall", "reviewscore", "value"),
-    "time": ("timestamp", "unixreviewtime", "unixtimestamp", "time", "ts", "datetime", "date",
-             "createdat"),
-}  # fmt: skip
+A role that is no key cannot be named by the caller's interface.
+"""
+
+KNOWN_NAMES: Mapping[Role, str] = {
+    "user": "user userid uid users reviewerid reviewer customerid customer memberid accountid "
+    "profileid profilename username",
+    "item": "item itemid iid items movie movieid productid product asin isbn book bookid artist "
+    "artistid businessid songid trackid gameid animeid jokeid recipeid beerid",
+    "rating": "rating ratings score stars star overall bookrating reviewoverall reviewscore value",
+    "time": "timestamp unixreviewtime unixtimestamp time ts datetime date createdat",
+}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Ratings as read, one Arrow column per role, before any check."""
+    """Ratings as they were read, one Arrow column for each role, before any check."""
 
     user: pa.ChunkedArray
     item: pa.ChunkedArray
     rating: pa.ChunkedArray
     time: pa.ChunkedArray | None
-    place: Place
+    locate: Locate
     untyped: bool = False  # read from a text file, so that ids are text until shown otherwise
+    time_remedy: str = f"ignore times with {Option('time', 'none')}"
+    reader: str = ""  # the function to name beside its options, as it may not be the one called
 
 
 def recognise(
-    names: Sequence[str], given: Mapping[Role, str | int | None], where: str,
-    roles: Sequence[Role] = ROLES,
-) -> dict[Role, int]:  # fmt: skip
-    """Which column plays which role: as given (a name, or a position from 1), else by its name."""
+    names: Sequence[str], given: Named, where: str, roles: Sequence[Role] = ROLES, reader: str = ""
+) -> dict[Role, int]:
+    """Return the position of the column that plays each role.
+
+    A column is the one that ``given`` names, and else the one whose own name is known to play the
+    role. ``where`` begins the messages, and ``reader`` is the function whose options they name.
+    """
     found: dict[Role, int] = {}
     for role in roles:
-        wanted = given.get(role)
-        if wanted is not None and (role, wanted) != ("time", "none"):
-            k = _position(names, wanted, role, where)
+        name = given.get(role)
+        if name is not None and (role, name) != ("time", "none"):
+            k = _position(names, name, role, where)
             if k in found.values():
                 raise DataError(
                     f"{where}: column {names[k]!r} cannot be both the {role} and another; name "
                     "different columns"
                 )
             found[role] = k
-    plain = [_plain(name) for name in names]
+    plain = [_simplify(name) for name in names]
     for role in roles:
         if role in found or (role == "time" and given.get("time") == "none"):
             continue
-        known = KNOWN_NAMES[role]
+        known = KNOWN_NAMES[role].split()
         matches = [k for k, name in enumerate(plain) if name in known and k not in found.values()]
         if len(matches) > 1 and role != "time":
             both = " and ".join(repr(names[k]) for k in matches[:2])
-            raise DataError(
-                f"{where}: {both} could both be the {role}; choose with --{role}-col NAME or its "
-                f"number ({role}= in Python)"
-            )
+            remedy = "rename one of them"
+            if role in given:
+                remedy = f"choose one by its name or number with {Option(role, None, reader)}"
+            raise DataError(f"{where}: {both} could both be the {role}; {remedy}")
         if matches:
             found[role] = min(matches, key=lambda k: known.index(plain[k]))
         elif role != "time":
-            listed = ", ".join(repr(name) for name in names)
-            raise DataError(
-                f"{where}: no column for the {role} among {listed}; name it with "
-                f"--{role}-col NAME ({role}=NAME in Python)"
-            )
+            remedy = f"call the column {role!r}"
+            if role in given:
+                remedy = f"name it with {Option(role, 'NAME', reader)}"
+            raise DataError(f"{where}: no column for the {role} among {_list(names)}; {remedy}")
     return found
 
 
-def _position(names: Sequence[str], wanted: str | int, role: Role, where: str) -> int:
-    if isinstance(wanted, str) and wanted in names:
-        return list(names).index(wanted)
-    if isinstance(wanted, int) or wanted.isdecimal():
-        if 1 <= int(wanted) <= len(names):
-            return int(wanted) - 1
-        raise DataError(f"{where}: no column {wanted} for the {role}; there are {len(names)}")
-    listed = ", ".join(repr(name) for name in names)
-    raise DataError(f"{where}: no column {wanted!r} for the {role}; the columns are {listed}")
+def _position(names: Sequence[str], name: str | int, role: Role, where: str) -> int:
+    if isinstance(name, str) and name in names:
+        return list(names).index(name)
+    if isinstance(name, int) or name.isdecimal():
+        if 1 <= int(name) <= len(names):
+            return int(name) - 1
+        raise DataError(
+            f"{where}: no column {name} for the {role}; there are {len(names)}, counted from 1"
+        )
+    raise DataError(f"{where}: no column {name!r} for the {role}; the columns are {_list(names)}")
 
 
-def _plain(name: str) -> str:
-    """'User-ID', 'user_id' and 'user_id:token' all become 'userid'."""
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _simplify(name: str) -> str:
+    """Make 'userid' of 'User-ID', 'user_id' and 'user_id:token'."""
     return "".join(c for c in name.split(":")[0].casefold() if c.isalnum())
 
 
 def from_triplets(users: Any, items: Any, ratings: Any, times: Any = None) -> Columns:
-    """Parallel sequences: entry k of each is one observation."""
+    """Take parallel sequences, of which the entries at one position make one observation."""
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         return f"rating {row + 1} of the arrays"
 
-    user = to_arrow(users, "user", place)
-    item = to_arrow(items, "item", place)
-    rating = to_arrow(ratings, "rating", place)
-    time = None if times is None else to_arrow(times, "time", place)
+    user = to_arrow(users, "user", locate)
+    item = to_arrow(items, "item", locate)
+    rating = to_arrow(ratings, "rating", locate)
+    time = None if times is None else to_arrow(times, "time", locate)
     given = {"users": user, "items": item, "ratings": rating, "times": time}
     lengths = {name: len(column) for name, column in given.items() if column is not None}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{length} {name}" for name, length in lengths.items())
-        raise DataError(f"the arrays differ in length ({told}); give one of each per rating")
-    return Columns(user, item, rating, time, place)
+        listed = ", ".join(f"{length} {name}" for name, length in lengths.items())
+        raise DataError(f"the arrays differ in length ({listed}); give one of each per rating")
+    return Columns(user, item, rating, time, locate, time_remedy="leave times= out")
 
 
-def from_frame(frame: Any, given: Mapping[Role, str | int | None]) -> Columns:
-    """A pandas, polars or pyarrow table, or whatever else narwhals reads."""
+def from_frame(frame: Any, given: Named) -> Columns:
+    """Take a pandas, polars or pyarrow table, or whatever else narwhals reads."""
     try:
         table = nw.from_native(frame, eager_only=True)
         names = [str(name) for name in table.columns]
@@ -125,9 +137,10 @@ def from_frame(frame: Any, given: Mapping[Role, str | int | None]) -> Columns:
         raise DataError(
             f"a {type(frame).__name__} is not a dataframe; give a pandas, polars or pyarrow table"
         ) from None
-    roles = recognise(names, given, "the frame")
+    reader = "Ratings.from_frame"
+    roles = recognise(names, given, "the frame", reader=reader)
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         return f"the frame, row {row + 1}"
 
     def column(role: Role) -> pa.ChunkedArray | None:
@@ -138,22 +151,27 @@ def from_frame(frame: Any, given: Mapping[Role, str | int | None]) -> Columns:
             column = series.to_arrow()
         except (pa.ArrowException, OverflowError, TypeError):
             column = series.to_list()
-        return to_arrow(column, role, place)
+        return to_arrow(column, role, locate)
 
-    user, item, rating = column("user"), column("item"), column("rating")
-    return Columns(user, item, rating, column("time"), place)
+    return Columns(
+        column("user"),
+        column("item"),
+        column("rating"),
+        column("time"),
+        locate,
+        time_remedy=f"ignore times with {Option('time', 'none', reader)}",
+        reader=reader,
+    )
 
 
-def from_sparse(
-    matrix: Any, users: Literal["rows", "columns"], user_ids: Any = None, item_ids: Any = None
-) -> Columns:
-    """A scipy sparse matrix; every stored entry is a rating, a stored zero too."""
+def from_sparse(matrix: Any, users: Axis, user_ids: Any = None, item_ids: Any = None) -> Columns:
+    """Take a scipy sparse matrix, of which every stored entry is a rating, a stored zero too."""
     if not hasattr(matrix, "tocoo") or matrix.ndim != 2:
         raise DataError(
             f"a {type(matrix).__name__} is not a scipy sparse matrix; in a dense array a missing "
             "rating cannot be told from a zero: give triplets instead"
         )
-    if users not in ("rows", "columns"):
+    if users not in get_args(Axis):
         raise DataError(f"users={users!r}: say users='rows' or users='columns'")
     entries = matrix.tocoo()
     axes = [entries.row, entries.col]
@@ -162,26 +180,26 @@ def from_sparse(
         axes.reverse()
         sizes.reverse()
     ids = [
-        _axis(*axis)
+        _ids_along(*axis)
         for axis in zip(axes, sizes, (user_ids, item_ids), ("user", "item"), strict=True)
     ]
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         return f"entry ({entries.row[row]}, {entries.col[row]}) of the matrix"
 
-    values = to_arrow(np.asarray(entries.data), "rating", place)
-    return Columns(ids[0], ids[1], values, None, place)
+    values = to_arrow(np.asarray(entries.data), "rating", locate)
+    return Columns(ids[0], ids[1], values, None, locate)
 
 
-def _axis(index: Any, size: int, own: Any, what: str) -> pa.ChunkedArray:
-    """The ids of the entries along one axis: the caller's own, or the positions."""
+def _ids_along(index: Any, size: int, own: Any, what: str) -> pa.ChunkedArray:
+    """Return the id of each entry along one axis: the caller's ``own``, or the position."""
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         return f"{what} id {row + 1}"
 
     if own is None:
-        return to_arrow(np.asarray(index, np.int64), what, place)
-    column = to_arrow(own, what, place)
+        return to_arrow(np.asarray(index, np.int64), what, locate)
+    column = to_arrow(own, what, locate)
     if len(column) != size:
         raise DataError(f"{len(column)} {what} ids for {size} {what}s; give one for each")
     if len(column.unique()) != size:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bayesmf.data.columns import recognise
 from bayesmf.data.ratings import Ratings
@@ -90,3 +91,16 @@ def _arrow(values: Any) -> Any:
         return values
     text = isinstance(values, np.ndarray) and values.dtype.kind == "O"
     return pa.array(values.tolist() if text else values)
+
+
+class Cells(NamedTuple):
+    """Pairs by the numbers of their rows in a model; -1 stands for somebody it does not know."""
+
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    time: NDArray[Any] | None = None  # seconds since 1970
+
+    def take(self, span: Any) -> Cells:
+        """Some of the cells, by a slice or a mask."""
+        time = None if self.time is None else self.time[span]
+        return Cells(self.user[span], self.item[span], time)

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data import columns as cols
-from bayesmf.data.columns import Columns
+from bayesmf.data.columns import Axis, Columns
 from bayesmf.data.ids import Ids, encode
 from bayesmf.data.scale import Scale
 from bayesmf.data.values import check_times, check_values, compact, compact_times
-from bayesmf.errors import DataError
-
-Duplicates = Literal["error", "last", "mean"]
-IdKind = Literal["auto", "text"]
+from bayesmf.errors import DataError, Option
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The observations of one side, row after row: those of row i are starts[i]:starts[i + 1].
+    """The observations of one side, row after row.
 
-    Within a row the other side's index ascends.
+    Those of row i are at the positions starts[i] to starts[i + 1] - 1, where ``index`` is the row
+    of the other side. Within a row the index ascends.
     """
 
     starts: NDArray[np.int64]
@@ -41,7 +40,7 @@ class Rows:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Number of observations of each row."""
+        """The number of observations of each row."""
         return np.diff(self.starts)
 
     @property
@@ -51,25 +50,25 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The number of bytes that the arrays hold."""
         arrays = (self.starts, self.index, self.values, self.times)
         return sum(array.nbytes for array in arrays if array is not None)
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Who rated what, and how: immutable, stored by user and by item.
+    """Who rated what, and how: immutable, and stored both by user and by item.
 
     Observation k is the k-th of ``by_user``: users ascend, and items within a user. Every
     mask or position over the observations, here and in the splits, follows that order.
     """
 
-    users: Ids  # their own ids are ``users.values``, ascending
+    users: Ids  # ``users.values`` are the ids as the data has them, ascending
     items: Ids
     by_user: Rows  # starts, index, values, times and counts, user after user
     by_item: Rows
     scale: Scale
-    name: str = ""  # of the data set it was loaded from; not part of what makes two equal
+    name: str = ""  # of the data set that was loaded; equal ratings may have different names
 
     @classmethod
     def from_triplets(
@@ -82,10 +81,10 @@ class Ratings:
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
-        """Parallel arrays or lists: entry k of each makes one observation.
+        """Make ratings of parallel arrays or lists: entry k of each makes one observation.
 
         ``times`` are whole seconds since 1970, or dates. ``scale`` and ``duplicates`` are those of
-        ``load``.
+        ``load``. Text ids are kept as they are, blanks included.
         """
         table = cols.from_triplets(users, items, ratings, times)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
@@ -102,10 +101,12 @@ class Ratings:
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
-        """A pandas, polars or pyarrow table; columns not named are recognised by their names.
+        """Make ratings of a pandas, polars or pyarrow table, one row an observation.
 
-        ``user``, ``item``, ``rating`` and ``time`` are names, or numbers from 1. ``scale`` and
-        ``duplicates`` are those of ``load``.
+        ``user``, ``item``, ``rating`` and ``time`` name the columns, or give their numbers from 1;
+        columns not given are recognised by their names, and ``time="none"`` ignores times.
+        ``scale`` and ``duplicates`` are those of ``load``. Text ids are kept as they are, blanks
+        included.
         """
         table = cols.from_frame(frame, {"user": user, "item": item, "rating": rating, "time": time})
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
@@ -115,16 +116,16 @@ class Ratings:
         cls,
         matrix: Any,
         *,
-        users: Literal["rows", "columns"],
+        users: Axis,
         user_ids: Any = None,
         item_ids: Any = None,
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
-        """A scipy sparse matrix of which ``users`` says the users' axis.
+        """Make ratings of a scipy sparse matrix, whose rows or columns are the ``users``.
 
-        Every stored entry is a rating, explicit zeros too. Rows and columns without any entry
-        are left out. Without ids of their own, users and items are called by their position.
+        Every stored entry is a rating, an explicit zero too. Rows and columns without any entry
+        are left out. Without ``user_ids`` or ``item_ids`` the ids are the positions from 0.
         """
         table = cols.from_sparse(matrix, users, user_ids, item_ids)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
@@ -140,21 +141,23 @@ class Ratings:
         item_ids: IdKind = "auto",
         name: str = "",
     ) -> Ratings:
-        """Check the columns of any source and index them; the way in for all of them."""
-        if duplicates not in ("error", "last", "mean"):
-            raise DataError(f"duplicates={duplicates!r}: say 'error', 'last' or 'mean'")
+        """Check the columns of any source and index them; every constructor ends here."""
+        if duplicates not in get_args(Duplicates):
+            choices = " or ".join(repr(word) for word in get_args(Duplicates))
+            raise DataError(f"{Option('duplicates', duplicates)}: say {choices}")
         if len(table.rating) == 0:
             raise DataError("there are no ratings; give at least one")
         declared = None if scale is None else Scale.of(scale)
-        place, untyped = table.place, table.untyped
+        locate, untyped, reader = table.locate, table.untyped, table.reader
+        time_remedy = table.time_remedy
         user_column, item_column, column, time = table.user, table.item, table.rating, table.time
         del table  # each column is let go as soon as it is encoded: they are the peak of memory
-        users, user = encode(user_column, "user", place, untyped, user_ids == "text")
+        users, user = encode(user_column, "user", locate, untyped, user_ids == "text")
         del user_column
-        items, item = encode(item_column, "item", place, untyped, item_ids == "text")
+        items, item = encode(item_column, "item", locate, untyped, item_ids == "text")
         del item_column
-        values = check_values(column, place, declared)
-        times = None if time is None else check_times(time, place)
+        values = check_values(column, locate, declared)
+        times = None if time is None else check_times(time, locate, time_remedy)
         del column, time
         pa.default_memory_pool().release_unused()
         order = _sort(user, item, len(users), len(items))
@@ -163,10 +166,11 @@ class Ratings:
         if again.size:
             if duplicates == "error":
                 k = again[np.argmin(order[again])]
+                last, mean = Option("duplicates", "last", reader), Option("duplicates", "mean")
                 raise DataError(
-                    f"{place(int(order[k]))}: user {users.values.item(user[k])!r} rated item "
-                    f"{items.values.item(item[k])!r} before ({place(int(order[k - 1]))}); keep one "
-                    "with --duplicates last or mean (duplicates= in Python)"
+                    f"{locate(int(order[k]))}: user {users.values.item(user[k])!r} rated item "
+                    f"{items.values.item(item[k])!r} before ({locate(int(order[k - 1]))}); keep "
+                    f"the later rating with {last}, or their mean with {mean}"
                 )
             values, keep = _merge(values, order, again, duplicates)
             user, item, order = user[keep], item[keep], order[keep]
@@ -176,7 +180,7 @@ class Ratings:
         if times is not None:
             times = compact_times(times)[order]
         if declared is None:
-            declared = Scale.inferred(pc.unique(pa.array(values)).to_numpy().astype(float))
+            declared = Scale.infer(pc.unique(pa.array(values)).to_numpy().astype(float))
         return cls.from_sorted(users, items, user, item, values, times, declared, name)
 
     @classmethod
@@ -191,23 +195,23 @@ class Ratings:
         scale: Scale,
         name: str = "",
     ) -> Ratings:
-        """Index observations that are valid, distinct and sorted by user, then item."""
+        """Index observations that are known to be valid, distinct and sorted by user, then item."""
         starts = np.zeros(len(users) + 1, np.int64)
         np.cumsum(np.bincount(user, minlength=len(users)), out=starts[1:])
         by_user = Rows(starts, item, values, times)
         item_starts, order = _group(item, len(items))
-        by_item = Rows(item_starts, user[order], values[order],
-                       None if times is None else times[order])  # fmt: skip
+        item_times = None if times is None else times[order]
+        by_item = Rows(item_starts, user[order], values[order], item_times)
         return cls(users, items, by_user, by_item, scale, name)
 
     @property
     def n_users(self) -> int:
-        """Number of users, those without a rating here included."""
+        """The number of users, those without a rating here included."""
         return len(self.users)
 
     @property
     def n_items(self) -> int:
-        """Number of items, those without a rating here included."""
+        """The number of items, those without a rating here included."""
         return len(self.items)
 
     def __len__(self) -> int:
@@ -225,12 +229,12 @@ class Ratings:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the observations (ids not counted)."""
+        """The number of bytes that the observations hold, ids not counted."""
         return self.by_user.nbytes + self.by_item.nbytes
 
     @property
     def T(self) -> Ratings:
-        """The transposed ratings, in which an item is a user; shares all arrays."""
+        """The transposed ratings, in which an item is a user; they share all arrays."""
         return Ratings(self.items, self.users, self.by_item, self.by_user, self.scale, self.name)
 
     def __repr__(self) -> str:
@@ -248,46 +252,48 @@ class Ratings:
             and np.array_equal(mine.starts, theirs.starts)
             and np.array_equal(mine.index, theirs.index)
             and np.array_equal(mine.values, theirs.values)
-            and _same(mine.times, theirs.times)
+            and _equal(mine.times, theirs.times)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def select(self, keep: NDArray[Any]) -> Ratings:
-        """The observations under a mask or at ascending positions; ids and scale stay."""
+        """Return the observations under a mask or at ascending positions; ids and scale stay."""
         rows = self.by_user
-        times = None if rows.times is None else rows.times[keep]
-        return Ratings.from_sorted(
-            self.users, self.items, rows.row_index[keep], rows.index[keep], rows.values[keep],
-            times, self.scale, self.name,
-        )  # fmt: skip
+        user, item = rows.row_index[keep], rows.index[keep]
+        return self._with(self.users, self.items, user, item, keep)
 
     def onto(self, users: Ids, items: Ids) -> Ratings:
-        """The observations of these users with these items, under the numbers they have here."""
+        """Return the observations of these users with these items, indexed as these ids are."""
         rows = self.by_user
         user = users.index(self.users.values, "user ids")[rows.row_index]
         item = items.index(self.items.values, "item ids")[rows.index]
         keep = (user >= 0) & (item >= 0)
-        times = None if rows.times is None else rows.times[keep]
-        return Ratings.from_sorted(
-            users, items, user[keep], item[keep], rows.values[keep], times, self.scale, self.name
-        )
+        return self._with(users, items, user[keep], item[keep], keep)
 
     def drop_unused(self) -> Ratings:
-        """Without the users and items that have no rating here."""
+        """Return the same observations without the users and items that have none."""
         users, items = self.by_user.counts > 0, self.by_item.counts > 0
         if users.all() and items.all():
             return self
         new_user = np.cumsum(users, dtype=np.int32) - np.int32(1)
         new_item = np.cumsum(items, dtype=np.int32) - np.int32(1)
         rows = self.by_user
+        user, item = new_user[rows.row_index], new_item[rows.index]
+        return self._with(self.users.take(users), self.items.take(items), user, item, slice(None))
+
+    def _with(
+        self, users: Ids, items: Ids, user: NDArray[np.int32], item: NDArray[np.int32], keep: Any
+    ) -> Ratings:
+        """Index the values and times at ``keep`` anew, by users and items of other ids."""
+        rows = self.by_user
+        times = None if rows.times is None else rows.times[keep]
         return Ratings.from_sorted(
-            self.users.take(users), self.items.take(items), new_user[rows.row_index],
-            new_item[rows.index], rows.values, rows.times, self.scale, self.name,
-        )  # fmt: skip
+            users, items, user, item, rows.values[keep], times, self.scale, self.name
+        )
 
     def to_arrow(self) -> pa.Table:
-        """A table with columns user, item, rating and, if known, time; one row an observation."""
+        """Return a table with the columns user, item, rating and, if there are times, time."""
         rows = self.by_user
         table = {
             "user": pa.array(self.users.values).take(pa.array(rows.row_index)),
@@ -299,7 +305,7 @@ class Ratings:
         return pa.table(table)
 
     def to_sparse(self) -> Any:
-        """A scipy csr array, users x items."""
+        """Return a scipy csr array with one row for each user and one column for each item."""
         from scipy import sparse
 
         rows = self.by_user
@@ -307,7 +313,7 @@ class Ratings:
         return sparse.csr_array((rows.values, rows.index, rows.starts), shape=shape)
 
     def fingerprint(self) -> str:
-        """A sha256 of ids, observations and scale: equal ratings have equal fingerprints."""
+        """Return a sha256 of ids, observations and scale: equal ratings have equal fingerprints."""
         digest = hashlib.sha256(repr(self.scale).encode())
         for ids in (self.users, self.items):
             digest.update(f"|{ids.kind} {len(ids)}|".encode())
@@ -316,8 +322,10 @@ class Ratings:
         rows = self.by_user
         # Compact types depend on the other ratings of the input, so widen them, block by block.
         arrays: list[tuple[NDArray[Any], Any]] = [
-            (rows.starts, np.int64), (rows.index, np.int32), (rows.values, np.float64),
-        ]  # fmt: skip
+            (rows.starts, np.int64),
+            (rows.index, np.int32),
+            (rows.values, np.float64),
+        ]
         if rows.times is not None:
             arrays.append((rows.times, np.int64))
         for array, wide in arrays:
@@ -327,12 +335,12 @@ class Ratings:
         return digest.hexdigest()
 
 
-def _same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+def _equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     return one is other if one is None or other is None else np.array_equal(one, other)
 
 
 def _group(codes: NDArray[np.int32], n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Row starts, and the stable order that groups the positions by code.
+    """Return the row starts, and the stable order that groups the positions by code.
 
     A counting sort in compiled code: the csc matrix whose column k holds one entry in row
     codes[k] becomes, as csr, the list of columns of each row.
@@ -350,7 +358,7 @@ def _group(codes: NDArray[np.int32], n: int) -> tuple[NDArray[np.int64], NDArray
 def _sort(
     user: NDArray[np.int32], item: NDArray[np.int32], n_users: int, n_items: int
 ) -> NDArray[np.int32]:
-    """The stable order by user, then item."""
+    """Return the stable order by user, then item."""
     by_item = _group(item, n_items)[1]
     return by_item[_group(user[by_item], n_users)[1]]
 
@@ -358,7 +366,7 @@ def _sort(
 def _merge(
     values: NDArray[Any], order: NDArray[np.int32], again: NDArray[np.int64], how: Duplicates
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """One observation of each pair: the last in the input, with the mean value if asked for."""
+    """Keep one observation of each pair: the last in the input, with the mean value if asked."""
     first = np.ones(len(order), bool)
     first[again] = False
     last = np.append(first[1:], True)

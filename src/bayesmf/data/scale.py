@@ -16,11 +16,14 @@ MOST_LEVELS = 101  # more distinct values than this, and the scale counts as con
 
 @dataclass(frozen=True)
 class Scale:
-    """Ratings lie in [low, high]; on low, low + step, ... unless step is None."""
+    """The numbers that a rating can be: low, low + step, ..., high.
+
+    With ``step=None`` any number from ``low`` to ``high`` is a rating.
+    """
 
     low: float
     high: float
-    step: float | None = None  # None: any number between the ends
+    step: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():  # so that equal scales look equal, too
@@ -32,7 +35,7 @@ class Scale:
 
     @classmethod
     def of(cls, given: Any) -> Scale:
-        """A scale from a Scale, a tuple (low, high[, step]) or the text "low:high[:step]"."""
+        """Make a scale of a Scale, a tuple (low, high[, step]) or the text "low:high[:step]"."""
         if isinstance(given, Scale):
             return given
         parts = given.split(":") if isinstance(given, str) else given
@@ -45,8 +48,8 @@ class Scale:
             ) from None
 
     @classmethod
-    def inferred(cls, levels: NDArray[np.float64]) -> Scale:
-        """The narrowest scale that holds these distinct values."""
+    def infer(cls, levels: NDArray[np.float64]) -> Scale:
+        """Return the narrowest scale that holds these distinct values."""
         low, high = float(levels.min()), float(levels.max())
         if levels.size <= MOST_LEVELS:
             for step in STEPS:
@@ -56,7 +59,7 @@ class Scale:
         return cls(low, high)
 
     def holds(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which values lie on the scale."""
+        """Return, for each value, whether it lies on the scale."""
         inside: NDArray[np.bool_] = (values >= self.low) & (values <= self.high)
         if self.step is not None:
             with np.errstate(over="ignore", invalid="ignore"):  # huge values are on no grid

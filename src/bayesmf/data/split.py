@@ -1,25 +1,26 @@
 """Ways to cut ratings into training and test, each a pure function of (ratings, seed).
 
 The random numbers belong to observations in their canonical order (by user id, then item id),
-so the order of the rows in a file plays no part.
+so the order of the rows in a file does not matter.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.choices import Protocol
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option, clause
 
 
 def generator(seed: int, stream: int = 0) -> np.random.Philox:
-    """Independent words for every (seed, stream): the two halves of Philox's key."""
+    """Return a generator of its own for every (seed, stream): the two halves of Philox's key."""
     if not 0 <= seed < 2**64:
         raise DataError(f"seed {seed}: choose a whole number from 0 to 2^64 - 1")
     return np.random.Philox(key=seed + (stream << 64))
@@ -27,11 +28,15 @@ def generator(seed: int, stream: int = 0) -> np.random.Philox:
 
 Mask = NDArray[np.bool_]
 PAPER_MIN_ITEM_RATINGS = {"epinions": 1}  # elsewhere 3, as for MovieLens
+DROPPED = ("dropped_ratings", "dropped_items", "dropped_users")
 
 
 @dataclass(frozen=True)
 class Split:
-    """Training and test ratings under one id map; ``train, test = split`` takes it apart."""
+    """Training and test ratings with the same ids; ``train, test = split`` unpacks them.
+
+    ``dropped_ratings``, ``dropped_items`` and ``dropped_users`` count what is in neither part.
+    """
 
     train: Ratings
     test: Ratings
@@ -39,12 +44,15 @@ class Split:
     seed: int | None  # None: by time, where nothing is random
     options: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
     given: Ratings | None = None  # cold start: what is known of the users held out of training
+    dropped_ratings: int = 0
+    dropped_items: int = 0
+    dropped_users: int = 0
 
     def __iter__(self) -> Iterator[Ratings]:
         return iter((self.train, self.test))
 
     def describe(self) -> dict[str, Any]:
-        """What split.json says: protocol, seed, counts and coverage."""
+        """Return what split.json says: protocol, seed, counts, what was dropped, and coverage."""
         train, test = self.train, self.test
         unseen_users = (test.by_user.counts > 0) & (train.by_user.counts == 0)
         unseen_items = (test.by_item.counts > 0) & (train.by_item.counts == 0)
@@ -60,6 +68,7 @@ class Split:
             "train": len(train),
             **given,
             "test": len(test),
+            **{name: getattr(self, name) for name in DROPPED},
             "train_share": round(len(train) / (len(train) + len(test)), 6),
             "test_users_not_in_train": int(unseen_users.sum()),
             "test_items_not_in_train": int(unseen_items.sum()),
@@ -74,39 +83,45 @@ def paper(
     test_fraction: float = 0.3,
     min_item_ratings: int | None = None,
 ) -> Split:
-    """The paper's protocol: rare items dropped, 70/30 by rating, everyone in training.
+    """Cut by the paper's protocol: 70 % to training, every user and every item among them.
 
     Every observation gets a random key. The one with the smallest key of each user and of each
     item goes to training; the rest of training are the smallest keys among the others. Items
-    rated fewer than ``min_item_ratings`` times are dropped first: 1 for the data set epinions
-    and 3 for all others, unless given.
+    rated fewer than ``min_item_ratings`` times are dropped first, and users who have no rating
+    left with them: 1 for the data set epinions and 3 for all others, unless given.
     """
     if min_item_ratings is None:
         min_item_ratings = PAPER_MIN_ITEM_RATINGS.get(ratings.name, 3)
     _check_fraction(test_fraction)
+    ratings = ratings.drop_unused()
     kept = ratings.select(ratings.by_item.counts[ratings.by_user.index] >= min_item_ratings)
     kept = kept.drop_unused()
     if not len(kept):
         raise DataError(
-            f"no item has {min_item_ratings} ratings; lower --min-item-ratings "
-            "(min_item_ratings= in Python)"
+            f"no item has {min_item_ratings} ratings, and the paper's split drops those with "
+            f"fewer; lower {Option('min_item_ratings')}, or split in another way"
         )
     keys = _keys(seed, len(kept))
     first = np.full(kept.n_items, np.iinfo(np.uint64).max)
     np.minimum.at(first, kept.by_user.index, keys)
     train = keys == first[kept.by_user.index]
-    train |= keys == np.repeat(np.minimum.reduceat(keys, kept.by_user.starts[:-1]),
-                               kept.by_user.counts)  # fmt: skip
-    wanted = round((1 - test_fraction) * len(kept)) - int(train.sum())
-    if wanted > 0:
+    first_of_user = np.minimum.reduceat(keys, kept.by_user.starts[:-1])
+    train |= keys == np.repeat(first_of_user, kept.by_user.counts)
+    missing = round((1 - test_fraction) * len(kept)) - int(train.sum())
+    if missing > 0:
         others = np.flatnonzero(~train)
-        train[others[np.argsort(keys[others], kind="stable")[:wanted]]] = True
+        train[others[np.argsort(keys[others], kind="stable")[:missing]]] = True
     options = {"test_fraction": test_fraction, "min_item_ratings": min_item_ratings}
-    return _cut(kept, train, "paper", seed, options)
+    return replace(
+        _cut(kept, train, "paper", seed, options),
+        dropped_ratings=len(ratings) - len(kept),
+        dropped_items=ratings.n_items - kept.n_items,
+        dropped_users=ratings.n_users - kept.n_users,
+    )
 
 
 def random(ratings: Ratings, seed: int = 0, test_fraction: float = 0.3) -> Split:
-    """A plain random part of the ratings as test; a user may have none in training."""
+    """Test on a random part of the ratings; a user or an item may have none in training."""
     _check_fraction(test_fraction)
     kept = ratings.drop_unused()
     rank = _ranks(_keys(seed, len(kept)))
@@ -115,51 +130,53 @@ def random(ratings: Ratings, seed: int = 0, test_fraction: float = 0.3) -> Split
 
 
 def kfold(ratings: Ratings, seed: int = 0, folds: int = 5) -> list[Split]:
-    """As many splits as folds; each rating is in the test of exactly one."""
+    """Cut ratings at random into ``folds`` splits; each rating is in the test of exactly one."""
     kept = ratings.drop_unused()
     if not 2 <= folds <= len(kept):
         raise DataError(f"{folds} folds of {len(kept)} ratings; choose between 2 and {len(kept)}")
     fold = _ranks(_keys(seed, len(kept))) % folds
-    return [_cut(kept, fold != k, "kfold", seed, {"folds": folds, "fold": k + 1})
-            for k in range(folds)]  # fmt: skip
+    return [
+        _cut(kept, fold != k, "kfold", seed, {"folds": folds, "fold": k + 1}) for k in range(folds)
+    ]
 
 
 def cold_start(
     ratings: Ratings, seed: int = 0, user_fraction: float = 0.1, given: int = 5
 ) -> Split:
-    """Users held out of training: ``given`` ratings of each are known, the rest are the test.
+    """Hold users out of training: ``given`` ratings of each are known, the rest are the test.
 
-    Only users with more than ``given`` ratings are held out; the fraction is of those.
+    Only users with more than ``given`` ratings are held out; ``user_fraction`` is a share of those.
     """
     _check_fraction(user_fraction, "user_fraction")
     if given < 1:
-        raise DataError(f"given={given}: give 1 or more ratings of each user")
+        raise DataError(f"{Option('given', given)}: give 1 or more ratings of each user")
     kept = ratings.drop_unused()
     able = np.flatnonzero(kept.by_user.counts > given)
     chosen = able[_ranks(_keys(seed, len(able))) < round(user_fraction * len(able))]
     if not 0 < len(chosen) < kept.n_users:
         raise DataError(
             f"no way to hold out {len(chosen)} of {kept.n_users} users: {len(able)} have more "
-            f"than {given} ratings; change --user-fraction or --given"
+            f"than {given} ratings; change {Option('user_fraction')} or {Option('given')}"
         )
     held = np.zeros(kept.n_users, bool)
     held[chosen] = True
     user = kept.by_user.row_index
     known = held[user] & (rank_within_user(kept, _keys(seed, len(kept), stream=1)) < given)
     options = {"user_fraction": user_fraction, "given": given}
-    return Split(
-        kept.select(~held[user]), kept.select(held[user] & ~known), "cold-start", seed, options,
-        kept.select(known),
-    )  # fmt: skip
+    train, test = kept.select(~held[user]), kept.select(held[user] & ~known)
+    return Split(train, test, "cold-start", seed, options, kept.select(known))
 
 
 def by_time(ratings: Ratings, test_fraction: float = 0.3, per_user: bool = False) -> Split:
-    """The latest ratings as test: of all together, or of each user."""
+    """Test on the latest ratings: of all users together or, with ``per_user``, of each user."""
     _check_fraction(test_fraction)
     kept = ratings.drop_unused()
     times = kept.by_user.times
     if times is None:
-        raise DataError("a split by time needs times; name their column with --time-col NAME")
+        raise DataError(
+            "a split by time needs times, and these ratings have none; read them again with "
+            f"{Option('time', 'NAME', 'bayesmf.load')}"
+        )
     if per_user:
         early = np.maximum(np.round((1 - test_fraction) * kept.by_user.counts), 1)
         train = rank_within_user(kept, times) < early[kept.by_user.row_index]
@@ -170,48 +187,54 @@ def by_time(ratings: Ratings, test_fraction: float = 0.3, per_user: bool = False
     return _cut(kept, train, "time", None, options)
 
 
-Protocol = Literal["paper", "random", "cold-start", "time"]
-PROTOCOLS: Mapping[str, Callable[..., Split]] = {
-    "paper": paper,
-    "random": random,
-    "cold-start": cold_start,
-    "time": by_time,
-}
+PROTOCOLS: Mapping[str, Callable[..., Split]] = dict(
+    zip(get_args(Protocol), (paper, random, cold_start, by_time), strict=True)
+)
 
 
 def options_of(protocol: str) -> set[str]:
-    """The options that a protocol knows."""
+    """Return the names of a protocol's options; "kfold" counts as a protocol here."""
     function: Callable[..., Any] = kfold if protocol == "kfold" else PROTOCOLS[protocol]
     return set(inspect.signature(function).parameters) - {"ratings"}
 
 
 def split(ratings: Ratings, protocol: Protocol = "paper", seed: int = 0, **options: Any) -> Split:
-    """Cut ratings into training and test by a protocol's name.
+    """Cut ratings into training and test by a protocol, which has options of its own.
 
-    - "paper": 70 % to training, every user and item among them; ``test_fraction`` (0.3) and
-      ``min_item_ratings`` (3; items with fewer are dropped).
-    - "random": a plain random part; ``test_fraction`` (0.3).
-    - "cold-start": some users held out, a few ratings of each given; ``user_fraction`` (0.1) and
-      ``given`` (5).
-    - "time": the latest ratings as test; ``test_fraction`` (0.3) and ``per_user`` (False).
+    - "paper" puts 70 % into training, and every user and every item among them. Its options are
+      ``test_fraction`` (0.3) and ``min_item_ratings`` (3, and 1 for epinions): items with fewer
+      ratings are dropped, and the split counts them.
+    - "random" tests on a random part of the ratings: ``test_fraction`` (0.3).
+    - "cold-start" holds users out of training and gives a few ratings of each:
+      ``user_fraction`` (0.1) and ``given`` (5).
+    - "time" tests on the latest ratings: ``test_fraction`` (0.3) and ``per_user`` (False).
 
-    Folds are made by ``bayesmf.data.split.kfold(ratings, seed, folds)``, a list of splits.
+    The same ratings and ``seed`` give the same split. For cross-validation
+    ``bayesmf.kfold(ratings, seed, folds)`` returns a list of splits.
     """
     if protocol not in PROTOCOLS:
-        raise DataError(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
-    if protocol != "time":
+        folds = "; for folds call bayesmf.kfold" if "fold" in str(protocol) else ""
+        raise DataError(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}{folds}")
+    known = options_of(protocol)
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"the protocol {protocol!r} has no option {name!r}; it has "
+                f"{', '.join(sorted(known - {'seed'}))}"
+            )
+    if "seed" in known:
         options["seed"] = seed
     return PROTOCOLS[protocol](ratings, **options)
 
 
 def carve(train: Ratings, fraction: float, seed: int = 0) -> tuple[Ratings, Ratings]:
-    """Hold out a part of training ratings for validation; users and items keep their numbers."""
+    """Hold out a part of the training ratings for validation; users and items keep their index."""
     _check_fraction(fraction, "validation")
     keep = _ranks(_keys(seed, len(train))) < round((1 - fraction) * len(train))
     if keep.all() or not keep.any():
         raise DataError(
             f"{len(train)} training ratings are too few to hold out {fraction:g} of them for "
-            "validation; leave it out"
+            f"validation; leave out {Option('validation')}"
         )
     return train.select(keep), train.select(~keep)
 
@@ -219,19 +242,19 @@ def carve(train: Ratings, fraction: float, seed: int = 0) -> tuple[Ratings, Rati
 def _cut(kept: Ratings, train: Mask, protocol: str, seed: int | None, options: Any) -> Split:
     if train.all() or not train.any():
         raise DataError(
-            f"{len(kept)} ratings are too few for this split: one part would be empty; "
-            "change the fraction"
+            f"{len(kept)} ratings are too few for this split: one part would be empty; give more"
+            + clause(f", or change {Option('test_fraction')}")
         )
     return Split(kept.select(train), kept.select(~train), protocol, seed, options)
 
 
 def _check_fraction(fraction: float, name: str = "test_fraction") -> None:
     if not 0 < fraction < 1:
-        raise DataError(f"{name}={fraction}: choose a fraction between 0 and 1")
+        raise DataError(f"{Option(name, fraction)}: choose a fraction between 0 and 1")
 
 
 def _keys(seed: int, size: int, stream: int = 0) -> NDArray[np.uint64]:
-    """One random 64-bit key per position."""
+    """Draw one random 64-bit key for each position."""
     return generator(seed, stream).random_raw(size)
 
 
@@ -242,7 +265,10 @@ def _ranks(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def rank_within_user(ratings: Ratings, keys: NDArray[Any]) -> NDArray[np.int64]:
-    """How many ratings of the same user have a smaller key, ties counted in order."""
+    """Return, for each rating, how many of the same user have a smaller key.
+
+    Of equal keys the earlier counts as smaller.
+    """
     user = ratings.by_user.row_index
     ranks = np.empty(len(ratings), np.int64)
     ranks[np.lexsort((keys, user))] = np.arange(len(ratings)) - ratings.by_user.starts[user]

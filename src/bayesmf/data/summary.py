@@ -1,4 +1,4 @@
-"""What a set of ratings looks like: the paper's Table 1, for any data."""
+"""A summary of ratings: the paper's Table 1, for any data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bayesmf.data.ratings import Ratings
 
 
 @dataclass(frozen=True)
-class Spread:
-    """How many ratings the users, or the items, have."""
+class Counts:
+    """How the number of ratings is distributed over the users, or over the items."""
 
     min: int
     q25: float
@@ -23,15 +23,15 @@ class Spread:
     max: int
 
     @classmethod
-    def of(cls, counts: NDArray[np.int64]) -> Spread:
-        """From the number of ratings of each."""
+    def of(cls, counts: NDArray[np.int64]) -> Counts:
+        """Summarise the number of ratings of each user, or of each item."""
         q25, median, q75 = (float(q) for q in np.quantile(counts, [0.25, 0.5, 0.75]))
         return cls(int(counts.min()), q25, median, float(counts.mean()), q75, int(counts.max()))
 
 
 @dataclass(frozen=True)
-class Frequency:
-    """The users with ``low`` to ``high`` ratings: how many, and how many ratings they gave."""
+class UserGroup:
+    """The users with ``low`` to ``high`` ratings: how many there are, and their ratings."""
 
     low: int
     high: int
@@ -41,7 +41,7 @@ class Frequency:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts, spreads, density, and the ratings by user frequency."""
+    """Counts of ratings in all, by user, by item and by user frequency."""
 
     ratings: int
     users: int
@@ -50,16 +50,16 @@ class Summary:
     scale: dict[str, float | None]
     times: dict[str, int] | None
     density: float
-    """Share of all pairs that are rated; the paper's table calls it sparsity."""
-    per_user: Spread
-    per_item: Spread
-    by_user_frequency: list[Frequency]
+    """The share of all pairs that are rated; the paper's table calls it sparsity."""
+    per_user: Counts
+    per_item: Counts
+    by_user_frequency: list[UserGroup]
     bytes: int
     sha256: str
 
 
 def summarise(ratings: Ratings) -> Summary:
-    """Describe ratings; users and items without any do not count."""
+    """Summarise ratings; users and items without any do not count."""
     ratings = ratings.drop_unused()
     per_user, per_item = ratings.by_user.counts, ratings.by_item.counts
     times: Any = ratings.by_user.times
@@ -73,20 +73,20 @@ def summarise(ratings: Ratings) -> Summary:
         scale=dict(vars(ratings.scale)),
         times=times,
         density=len(ratings) / (ratings.n_users * ratings.n_items),
-        per_user=Spread.of(per_user),
-        per_item=Spread.of(per_item),
-        by_user_frequency=_by_frequency(per_user),
+        per_user=Counts.of(per_user),
+        per_item=Counts.of(per_item),
+        by_user_frequency=_group_users(per_user),
         bytes=ratings.nbytes,
         sha256=ratings.fingerprint(),
     )
 
 
-def _by_frequency(counts: NDArray[np.int64]) -> list[Frequency]:
-    """Users grouped by doubling numbers of ratings: 1, 2-3, 4-7, ..."""
+def _group_users(counts: NDArray[np.int64]) -> list[UserGroup]:
+    """Group users by doubling numbers of ratings: 1, 2-3, 4-7, ..."""
     group = np.frexp(counts)[1] - 1  # floor of log2, exactly
     users = np.bincount(group)
     ratings = np.bincount(group, counts).astype(np.int64)
     return [
-        Frequency(2**k, 2 ** (k + 1) - 1, int(users[k]), int(ratings[k]))
+        UserGroup(2**k, 2 ** (k + 1) - 1, int(users[k]), int(ratings[k]))
         for k in range(int(group.min()), len(users))
     ]

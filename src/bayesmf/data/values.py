@@ -1,4 +1,4 @@
-"""Ratings and times as columns of numbers: checked, and in the smallest type that holds them."""
+"""Ratings and times as numbers: checked, and in the smallest type that holds them exactly."""
 
 from __future__ import annotations
 
@@ -9,45 +9,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bayesmf.data.ids import Place
+from bayesmf.data.ids import Locate
 from bayesmf.data.scale import Scale
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option, clause
 
 
 def check_values(
-    column: pa.ChunkedArray, place: Place, declared: Scale | None
+    column: pa.ChunkedArray, locate: Locate, declared: Scale | None
 ) -> NDArray[np.float64]:
-    """Ratings as finite numbers on the scale, if one is declared."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-            or pa.types.is_decimal(column.type)):  # fmt: skip
-        row = 0
+    """Return the ratings as floats; refuse any that is not finite, or not on a declared scale."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(
-            f"{place(row)}: the rating {column[row].as_py()!r} is {column.type}, not a number; "
-            "convert the column first"
+            f"{locate(0)}: the rating {column[0].as_py()!r} is {kind}, not a number; convert the "
+            "column first"
         )
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
-        raise DataError(f"{place(row)}: the rating is missing; leave out pairs without a rating")
+        raise DataError(f"{locate(row)}: the rating is missing; leave out pairs without a rating")
     values: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
     finite = np.isfinite(values)
     if not finite.all():
         row = int(np.argmin(finite))
         raise DataError(
-            f"{place(row)}: the rating is {values[row]}; leave out the row or give a finite number"
+            f"{locate(row)}: the rating is {values[row]}; leave out the row or give a finite number"
         )
     if declared is not None:
         held = declared.holds(values)
         if not held.all():
             row = int(np.argmin(held))
             raise DataError(
-                f"{place(row)}: the rating {values[row]:g} is not on the scale {declared}; "
-                "correct it or declare another --scale (scale= in Python)"
+                f"{locate(row)}: the rating {values[row]:g} is not on the scale {declared}; "
+                "correct it" + clause(f", or declare another scale with {Option('scale')}")
             )
     return values
 
 
-def check_times(column: pa.ChunkedArray, place: Place) -> NDArray[np.int64]:
-    """Whole seconds (or whatever unit integers are in), from integers, whole floats or dates."""
+def check_times(column: pa.ChunkedArray, locate: Locate, remedy: str) -> NDArray[np.int64]:
+    """Return times as integers: dates as seconds since 1970, whole numbers as they are.
+
+    ``remedy`` ends the message about a time that is neither: it says how to do without times.
+    """
     kind = column.type
     row = 0
     if column.null_count:
@@ -67,9 +69,8 @@ def check_times(column: pa.ChunkedArray, place: Place) -> NDArray[np.int64]:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         row = next((k for k, value in enumerate(column) if not _is_date(value)), 0)
     raise DataError(
-        f"{place(row)}: the time {column[row].as_py()!r} is neither whole seconds since 1970 nor a "
-        "date like the others; correct it, or ignore times with --time-col none (time='none' in "
-        "Python)"
+        f"{locate(row)}: the time {column[row].as_py()!r} is neither whole seconds since 1970 nor "
+        f"a date like the others; correct it, or {remedy}"
     )
 
 
@@ -81,7 +82,7 @@ def _is_date(text: pa.Scalar) -> bool:
 
 
 def compact(values: NDArray[np.float64]) -> NDArray[Any]:
-    """The smallest of int8, float32 and float64 that holds every value exactly."""
+    """Convert to the smallest of int8, float32 and float64 that holds every value exactly."""
     whole = (values == np.round(values)).all() and values.min() >= -128 and values.max() <= 127
     if whole:
         return values.astype(np.int8)
@@ -91,7 +92,7 @@ def compact(values: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def compact_times(times: NDArray[np.int64]) -> NDArray[Any]:
-    """The smaller of int32 and int64 that holds every time."""
+    """Convert to the smaller of int32 and int64 that holds every time."""
     bounds = np.iinfo(np.int32)
     fits = times.min() >= bounds.min and times.max() <= bounds.max
     return times.astype(np.int32) if fits else times

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.fit.posterior import Posterior
-from bayesmf.model.state import Data, State, from_arrays, refresh_offset
+from bayesmf.model.data import Data
+from bayesmf.model.state import State, from_arrays, refresh_offsets
 
 Array = NDArray[np.float64]
 
@@ -26,9 +27,8 @@ def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) 
         x, y = state.user.x[user], state.item.x[item]
         size = posterior.model.size
         offset = np.zeros(size)
-        if data is not None and len(state.user.W):
-            state.user.offset = np.zeros((len(data.counts), size))
-            refresh_offset(state.user, data)
+        if data is not None and state.user.shifts:
+            refresh_offsets(state.user, data)
             offset = state.user.offset[user]
         values = {
             "mean": posterior.mean,
@@ -66,9 +66,9 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
     span = slice(rows.starts[user], rows.starts[user + 1])
     which, values = rows.index[span], np.asarray(rows.values[span], float)
     total = np.zeros(len(which))
-    own = model.features == "none" or model.has_own("user")
-    free = slice(0, size if own and model.features != "none" else 1)
-    c = float(max(len(which), 1)) ** -model.side_power
+    own = model.has_own("user")
+    free = slice(0, size if own else 1)
+    c = float(max(len(which), 1)) ** -model.user_designs[0].power if model.user_designs else 0.0
     count = 0
     for state in _states(posterior):
         count += 1
@@ -77,22 +77,22 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
         z[:, 0] = 1.0
         goal = other.x[item, :size].copy()
         goal[0] = 1.0
-        weight = state.tau * me.noise[user] * other.noise[which]
+        weight = state.tau * me.alpha[user] * other.alpha[which]
         prior = np.zeros((size, size))
         for group in model.groups("user"):
             columns = slice(group.first, group.end)
-            scale = me.spread[user] if group.end > 1 else 1.0
-            prior[columns, columns] = scale * me.precision[columns, columns]
+            scale = me.scale[user] if group.end > 1 else 1.0
+            prior[columns, columns] = scale * me.Lambda[columns, columns]
         P = prior + (z * weight[:, None]).T @ z
         lever = np.zeros(size)
         lever[free] = np.linalg.solve(P[free, free], goal[free])
         added = weight * (z @ lever) * (values - posterior.mean - other.x[which, 0])
-        if len(me.W):
-            first = model.first_side
+        if me.shifts:
+            first = model.first_shifted
             direct = prior @ lever
             if not own:  # S is the offset itself, and the bias makes room for it
                 direct = goal - lever[0] * weight @ z
-            added += c * me.W[which, first:] @ direct[first:]
+            added += c * me.shifts[0].W[which, first:] @ direct[first:]
         total += added
     return total / count
 
@@ -102,7 +102,7 @@ def explain(
 ) -> dict[str, Any]:
     """Parts of a prediction with their spread, and the ratings that matter most to it."""
     parts = parts_of(posterior, user, item, rated)
-    if rated is None and posterior.model.has_side("user"):  # what was rated is not at hand
+    if rated is None and posterior.model.user_designs:  # what was rated is not at hand
         parts["features"] = parts.pop("own features") + parts.pop("side features")
     told: dict[str, Any] = {
         "prediction": float(sum(values.mean() for values in parts.values())),

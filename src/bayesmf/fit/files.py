@@ -30,7 +30,8 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
 from bayesmf.fit.posterior import Posterior
-from bayesmf.model.spec import Hyper, Model
+from bayesmf.model.spec import Model
+from bayesmf.model.state import shift_names
 
 FORMAT = 1
 FACTS, ARRAYS, USERS, ITEMS, SEEN = (
@@ -104,7 +105,7 @@ def _files(
     told = {
         "format": FORMAT,
         "version": bayesmf.__version__,
-        "model": asdict(posterior.model),
+        "model": posterior.model.to_dict(),
         "scale": asdict(posterior.scale),
         "mean": posterior.mean,
         "ids": {"user": posterior.users.kind, "item": posterior.items.kind},
@@ -195,12 +196,7 @@ def _parse(
 ) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     from safetensors.numpy import load as from_bytes
 
-    spec = dict(told["model"])
-    hyper = dict(spec.pop("hyper"))
-    if isinstance(hyper["feature_scale"], list):
-        hyper["feature_scale"] = tuple(hyper["feature_scale"])
-    spec["bounds"] = tuple(spec["bounds"])
-    model = Model(hyper=Hyper(**hyper), **spec)
+    model = Model.from_dict(told["model"])
     users, items = (_ids(files[name], told["ids"][side])
                     for name, side in ((USERS, "user"), (ITEMS, "item")))  # fmt: skip
     arrays = from_bytes(files[ARRAYS])
@@ -246,12 +242,14 @@ def _check(model: Model, users: int, items: int, draws: dict[str, Any], centre: 
     shapes: dict[str, tuple[int, ...]] = {"tau": (1,), "sweep": (1,)}
     for name in ("user", "item"):
         mine, others = rows[name]
-        W = others if model.has_side(name) else 0
         shapes.update({
-            f"{name}.x": (mine, size), f"{name}.mean": (size,), f"{name}.precision": (size, size),
-            f"{name}.noise": (mine,), f"{name}.spread": (mine,), f"{name}.W": (W, size),
-            f"{name}.W_mean": (size,), f"{name}.W_precision": (size, size),
+            f"{name}.x": (mine, size), f"{name}.mu": (size,), f"{name}.Lambda": (size, size),
+            f"{name}.alpha": (mine,), f"{name}.scale": (mine,),
         })  # fmt: skip
+        for number, _ in enumerate(model.designs(name)):  # type: ignore[arg-type]
+            called = shift_names(number)
+            shapes.update({f"{name}.{called['W']}": (others, size), f"{name}.{called['mu']}": (size,),
+                           f"{name}.{called['Lambda']}": (size, size)})  # fmt: skip
     count = len(draws["tau"]) if "tau" in draws else 0
     if not count:
         raise _Bad("it holds no draws")
@@ -264,6 +262,6 @@ def _check(model: Model, users: int, items: int, draws: dict[str, Any], centre: 
             if group[name].dtype != np.float32 or not np.isfinite(group[name]).all():
                 raise _Bad(f"its {name} holds values that are no numbers")
     for group in (draws, centre):
-        for name in ("tau", "user.noise", "item.noise"):
+        for name in ("tau", "user.alpha", "item.alpha"):
             if group and not (group[name] > 0).all():
                 raise _Bad(f"its {name} is not positive")

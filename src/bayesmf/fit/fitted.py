@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bayesmf.data.ids import to_arrow
-from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
+from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
@@ -23,7 +23,7 @@ from bayesmf.fit.explain import explain
 from bayesmf.fit.posterior import Posterior
 from bayesmf.fit.recommend import RankBy, recommend
 from bayesmf.machine import check_threads, using
-from bayesmf.model.state import Name
+from bayesmf.model.designs import Name
 
 Index = NDArray[np.int32]
 KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
@@ -74,7 +74,7 @@ class Fitted:
         asked = pairs_of(pairs)
         user, item = self._where(asked)
         with using(self.threads):
-            spread = self.posterior.spread(user, item)
+            spread = self.posterior.moments(Cells(user, item))
         columns: dict[str, Any] = {"user": asked.user, "item": asked.item, "mean": spread.mean,
                                    "sd": spread.sd}  # fmt: skip
         for quantile in quantiles:
@@ -99,7 +99,7 @@ class Fitted:
         asked = pairs_of(pairs)
         user, item = self._where(asked)
         with using(self.threads):
-            found = self.posterior.probabilities(user, item)
+            found = self.posterior.probabilities(Cells(user, item))
         columns = {f"p{level:g}": found[:, k] for k, level in enumerate(self.posterior.levels)}
         return frame_like({"user": asked.user, "item": asked.item, **columns}, asked.like)
 
@@ -185,7 +185,7 @@ class Fitted:
         user = posterior.rated("user", test.users.values)
         item = posterior.rated("item", test.items.values)
         with using(self.threads):
-            spread = posterior.spread(user[rows.row_index], item[rows.index])
+            spread = posterior.moments(Cells(user[rows.row_index], item[rows.index]))
         known = np.append(posterior.user_counts, 0)[user]
         totals = (known + rows.counts)[rows.row_index]
         cut = FrequencyBins.at_quantiles(totals)
@@ -200,6 +200,11 @@ class Fitted:
             for k, (label, count) in enumerate(zip(cut.labels, cut.counts, strict=True))
         ]  # fmt: skip
         return facts
+
+    def finish(self, test: Ratings | None, validation: Ratings | None = None) -> None:
+        """What is left to do when a fit is made: its one test error."""
+        if test is not None and len(test):
+            self.test_rmse = self.evaluate(test)["rmse"]
 
     def explain(self, user: Any, item: Any, most: int = 5) -> dict[str, Any]:
         """The parts of one prediction, and what the user's own ratings add to it.

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from bayesmf.data.ids import Ids
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
+from bayesmf.model.data import Data
+from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, State, from_arrays, refresh_offset
+from bayesmf.model.state import State, from_arrays, refresh_offsets, shift_names
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.algorithm import Modes, Sampling
-from bayesmf.sweep.sweep import update_rows
+from bayesmf.sweep.rows import update_rows
 
 if TYPE_CHECKING:
     from bayesmf.fit.posterior import Posterior
@@ -37,13 +39,13 @@ def fold_in(
     mine = data.user if name == "user" else data.item
     side, others = state.sides(name)
     rows, size = len(mine.counts), model.size
-    own = model.features == "none" or model.has_own(name)
+    own = model.has_own(name)
     x = np.zeros((rows, side.x.shape[1]))
-    me = replace(side, x=x, noise=np.ones(rows), spread=np.ones(rows),
-                 offset=np.zeros((rows if model.has_side(name) else 0, size)))  # fmt: skip
+    shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
+    me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
     new = replace(state, user=me) if name == "user" else replace(state, item=me)
-    if len(me.offset):
-        refresh_offset(me, mine)
+    if me.shifts:
+        refresh_offsets(me, mine)
         if not own:
             x[:, 1:size] = me.offset[:, 1:]
     hidden = model.precision != "constant" or model.prior == "student-t"
@@ -51,12 +53,12 @@ def fold_in(
         sampling = Sampling(replace(draws, sweep=number))
         errors = update_rows(model, mine, me, others, new, sampling)
         if model.precision != "constant":
-            conditional = conditionals.noise(model, mine.counts, errors, new.tau)
-            me.noise = sampling.take(name, "noise", conditional)
+            conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
+            me.alpha = sampling.take(name, "alpha", conditional)
         features = [group for group in model.groups(name) if group.end > 1]
         if model.prior == "student-t" and features:
-            scale = conditionals.spread(model, me, features[0], POINTS, 0.0)
-            me.spread = sampling.take(name, "spread", scale)
+            scale = conditionals.student_scale(model, me, features[0], POINTS, 0.0)
+            me.scale = sampling.take(name, "scale", scale)
     algorithm = Sampling(replace(draws, sweep=rounds)) if sample else Modes()
     update_rows(model, mine, me, others, new, algorithm)
     return new
@@ -106,7 +108,7 @@ def _folded(
     At a point, as a MAP estimate is, every rating weighs the same, as when it was made.
     """
     if not sample:
-        flat = {"noise": np.ones(len(state.item.x))}, {"noise": np.ones(len(state.user.x))}
+        flat = {"alpha": np.ones(len(state.item.x))}, {"alpha": np.ones(len(state.user.x))}
         state = replace(state, item=replace(state.item, **flat[0]),
                         user=replace(state.user, **flat[1]))  # fmt: skip
         model = replace(model, precision="constant")
@@ -114,13 +116,15 @@ def _folded(
     me, others = new.sides(side)
     other: Name = "item" if side == "user" else "user"
     rows: dict[str, Array] = {
-        f"{side}.x": me.x[:, : model.size], f"{side}.noise": me.noise, f"{side}.spread": me.spread,
+        f"{side}.x": me.x[:, : model.size], f"{side}.alpha": me.alpha, f"{side}.scale": me.scale,
     }  # fmt: skip
-    if len(others.W):  # their side features for the other side: nothing is known of those
-        first = model.first_side
-        half = np.linalg.cholesky(np.linalg.inv(others.W_precision[first:, first:]))
-        W = np.tile(others.W_mean, (len(me.x), 1))
+    for number, shift in enumerate(
+        others.shifts
+    ):  # their side features for the other side: nothing is known of those
+        first = model.first_shifted
+        half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
+        W = np.tile(shift.mu, (len(me.x), 1))
         if sample:
             W[:, first:] += draws.of(STRANGE).normals(len(me.x), model.size - first) @ half.T
-        rows[f"{other}.W"] = W
+        rows[f"{other}.{shift_names(number)['W']}"] = W
     return rows

@@ -9,37 +9,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from bayesmf.data.ids import Ids
 from bayesmf.data.io.shards import Shards
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
 from bayesmf.fit.fold_in import joined
 from bayesmf.kernels.reduce import predict
+from bayesmf.model.data import Data
+from bayesmf.model.designs import Name
+from bayesmf.model.effects import Effect, Parameters
+from bayesmf.model.likelihood import Moments, Predictive
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, State, from_arrays, to_arrays
+from bayesmf.model.state import State, from_arrays, to_arrays
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 SIDES: tuple[Name, Name] = ("user", "item")
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Means and variances of predictions, pair by pair."""
-
-    mean: Array
-    doubt: Array  # variance of the prediction: how little is known of the user and the item
-    noise: Array  # variance of a rating about its prediction
-
-    @property
-    def sd(self) -> Array:
-        """Of a rating: doubt and noise together."""
-        return np.sqrt(self.doubt + self.noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,115 +78,130 @@ class Posterior:
         return self.users if name == "user" else self.items
 
     @cached_property
-    def _unknown(self) -> dict[Name, float]:
+    def _stranger_variance(self) -> float:
         """E[1 / alpha] of a row of which nothing is known."""
-        prior = self.model.hyper
+        shape, rate = self.model.precision_prior
         if self.model.precision == "constant":
-            value = 1.0
-        elif self.model.precision == "robust":
-            value = prior.precision_rate / max(prior.precision_shape - 1, 0.5)
-        else:
-            low, high = self.model.bounds
-            x = np.exp(np.linspace(np.log(max(low, 1e-6)), np.log(high), 2001))
-            weight = x ** (prior.precision_shape - 1) * np.exp(-prior.precision_rate * x)
-            value = float(np.trapezoid(weight / x, x) / np.trapezoid(weight, x))
-        return {"user": value, "item": value}
+            return 1.0
+        if self.model.precision == "robust":
+            return rate / max(shape - 1, 0.5)
+        low, high = self.model.bounds
+        x = np.exp(np.linspace(np.log(max(low, 1e-6)), np.log(high), 2001))
+        weight = x ** (shape - 1) * np.exp(-rate * x)
+        return float(np.trapezoid(weight / x, x) / np.trapezoid(weight, x))
 
-    def spread(self, user: Index, item: Index) -> Spread:
-        """Moments of the predictions of pairs; index -1 is a user or item that is not known."""
-        out = Spread(*(np.empty(len(user)) for _ in range(3)))
-        for begin in range(0, len(user), CHUNK):
+    def moments(self, cells: Cells) -> Moments:
+        """Moments of the linear predictors of pairs; row -1 is somebody who is not known."""
+        out = Moments(*(np.empty(len(cells.user)) for _ in range(3)))
+        for begin in range(0, len(cells.user), CHUNK):
             span = slice(begin, begin + CHUNK)
-            part = self._spread(user[span], item[span])
-            out.mean[span], out.doubt[span], out.noise[span] = part.mean, part.doubt, part.noise
+            for whole, part in zip(out, self._average(cells.take(span)), strict=True):
+                whole[span] = part
         return out
 
-    def _spread(self, user: Index, item: Index) -> Spread:
-        total, squares, doubt, noise = np.zeros((4, len(user)))
-        for draw in self._each(self.draws, user, item):
+    def predictive(self, cells: Cells) -> Predictive:
+        """The predictive distribution of the ratings of pairs."""
+        return self.model.likelihood.predictive(self.moments(cells))
+
+    def _average(self, cells: Cells) -> Moments:
+        """Means over the draws; doubt is their variance, and what is in doubt given a draw."""
+        total, squares, doubt, noise_variance = np.zeros((4, len(cells.user)))
+        for draw in self._each_draw(self.draws, cells):
             total += draw.mean
             squares += draw.mean**2
             doubt += draw.doubt
-            noise += draw.noise
+            noise_variance += draw.noise_variance
         count = len(self)
         mean = total / count
-        within = np.maximum(squares / count - mean**2, 0.0) * count / max(count - 1, 1)
+        between = np.maximum(squares / count - mean**2, 0.0) * count / max(count - 1, 1)
         if self.centre is not None:
             one = {name: values[None] for name, values in self.centre.items()}
-            mean = next(self._each(one, user, item)).mean
-        return Spread(mean, within + doubt / count, noise / count)
+            mean = next(self._each_draw(one, cells)).mean
+        return Moments(mean, between + doubt / count, noise_variance / count)
 
-    def _each(
-        self, draws: Mapping[str, NDArray[np.float32]], user: Index, item: Index
-    ) -> Iterator[Spread]:
-        """Mean and variance of the predictions given each draw."""
-        size = self.model.size
-        new = {"user": user < 0, "item": item < 0}
-        rows: dict[Name, Index] = {"user": user, "item": item}
+    def _each_draw(
+        self, draws: Mapping[str, NDArray[np.float32]], cells: Cells
+    ) -> Iterator[Moments]:
+        """Mean and variance of the linear predictors given each draw."""
+        rows: dict[Name, Index] = {"user": cells.user, "item": cells.item}
+        new = {name: index < 0 for name, index in rows.items()}
         for number in range(len(draws["tau"])):
             x: dict[Name, NDArray[np.float32]] = {}
-            factor: dict[Name, Array] = {}
+            variance: dict[Name, Array] = {}
             for name in SIDES:
                 values = draws[f"{name}.x"][number]
                 mean = self.stranger(draws, number, name)[0] if new[name].any() else values[0]
                 x[name] = np.vstack([values, mean[None]])  # the last row stands for all others
-                precision = draws[f"{name}.noise"][number].astype(float)
-                factor[name] = np.append(1 / precision, self._unknown[name])
-            out = np.empty(len(user))
-            places = {name: np.where(new[name], len(x[name]) - 1, rows[name]) for name in rows}
-            predict(places["user"], places["item"], x["user"], x["item"], self.mean, out)
-            doubt = np.zeros(len(user))
-            covariance = {}
-            for name, other in zip(SIDES, SIDES[::-1], strict=True):
-                k = np.flatnonzero(new[name])
-                if len(k):
-                    C = covariance[name] = self.stranger(draws, number, name)[1]
-                    z = x[other][places[other][k], :size].astype(float)
-                    z[:, 0] = 1.0
-                    doubt[k] += np.einsum("ka,ab,kb->k", z, C, z)
-            both = new["user"] & new["item"]
-            if both.any():
-                C, D = covariance["user"], covariance["item"]
-                doubt[both] += np.sum(C[1:, 1:] * D[1:, 1:])
-            noise = factor["user"][places["user"]] * factor["item"][places["item"]]
-            yield Spread(out, doubt, noise / float(draws["tau"][number][0]))
+                alpha = draws[f"{name}.alpha"][number].astype(float)
+                variance[name] = np.append(1 / alpha, self._stranger_variance)
+            found = {name: np.where(new[name], len(x[name]) - 1, rows[name]) for name in rows}
+            f = np.empty(len(cells.user))
+            predict(found["user"], found["item"], x["user"], x["item"], self.mean, f)
+            doubt = self._doubt(draws, number, new, x, found)
+            for effect, parameters in self._effects(draws, number):
+                f += effect.contribution(parameters, cells)
+                doubt += effect.doubt(parameters, cells)
+            noise_variance = variance["user"][found["user"]] * variance["item"][found["item"]]
+            yield Moments(f, doubt, noise_variance / float(draws["tau"][number][0]))
+
+    def _doubt(
+        self, draws: Mapping[str, NDArray[np.float32]], number: int, new: Mapping[Name, Any],
+        x: Mapping[Name, Any], found: Mapping[Name, Any],
+    ) -> Array:  # fmt: skip
+        """The variance that the rows of strangers add, given a draw."""
+        doubt = np.zeros(len(new["user"]))
+        covariance = {}
+        for name, other in zip(SIDES, SIDES[::-1], strict=True):
+            k = np.flatnonzero(new[name])
+            if len(k):
+                C = covariance[name] = self.stranger(draws, number, name)[1]
+                z = x[other][found[other][k], : self.model.size].astype(float)
+                z[:, 0] = 1.0
+                doubt[k] += np.einsum("ka,ab,kb->k", z, C, z)
+        both = new["user"] & new["item"]
+        if both.any():
+            C, D = covariance["user"], covariance["item"]
+            doubt[both] += np.sum(C[1:, 1:] * D[1:, 1:])
+        return doubt
+
+    def _effects(
+        self, draws: Mapping[str, NDArray[np.float32]], number: int
+    ) -> Iterator[tuple[Effect, Parameters]]:
+        """The effects of the model with their parameters in one draw."""
+        for k, effect in enumerate(self.model.effects):
+            start = f"effect {k}."
+            yield effect, {name.removeprefix(start): values[number].astype(float)
+                           for name, values in draws.items() if name.startswith(start)}  # fmt: skip
 
     def stranger(
         self, draws: Mapping[str, NDArray[np.float32]], number: int, name: Name
     ) -> tuple[NDArray[np.float32], Array]:
         """Mean and covariance of a row of which nothing is known: those of its prior.
 
-        With side features the prior goes on from what the row rated, which is not known either;
-        then a stranger is like one of the rows that are known, nobody knows which.
+        With designs the prior depends on what the row rated, which is not known either; then a
+        stranger is like one of the rows that are known, nobody knows which.
         """
         model = self.model
-        if model.has_side(name):
+        if model.designs(name):
             rows = draws[f"{name}.x"][number]
             return rows.mean(axis=0), np.atleast_2d(np.cov(rows.T.astype(float)))
         out = np.zeros((model.size, model.size))
-        precision = draws[f"{name}.precision"][number].astype(float)
+        Lambda = draws[f"{name}.Lambda"][number].astype(float)
         for group in model.groups(name):
             columns = slice(group.first, group.end)
-            inverse = np.linalg.inv(precision[columns, columns])
+            inverse = np.linalg.inv(Lambda[columns, columns])
             if model.prior == "student-t" and group.end > 1:
                 degrees = model.hyper.student_degrees
                 inverse *= degrees / max(degrees - 2, 0.5)
             out[columns, columns] = inverse
-        return draws[f"{name}.mean"][number], out
+        return draws[f"{name}.mu"][number], out
 
-    def probabilities(self, user: Index, item: Index) -> Array:
-        """P(rating = r) for every r of a discrete scale, pair by pair; a mixture over draws.
-
-        A rating is what its Gaussian rounds to; the ends of the scale take what lies beyond.
-        """
+    def probabilities(self, cells: Cells) -> Array:
+        """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
         levels = self.levels
-        edges = (levels[1:] + levels[:-1]) / 2
-        out = np.zeros((len(user), len(levels)))
-        for draw in self._each(self.draws, user, item):
-            below = ndtr((edges - draw.mean[:, None]) / draw.sd[:, None])
-            out[:, 0] += below[:, 0]
-            out[:, 1:-1] += np.diff(below, axis=1)
-            out[:, -1] += 1 - below[:, -1]
+        out = np.zeros((len(cells.user), len(levels)))
+        for draw in self._each_draw(self.draws, cells):
+            out += self.model.likelihood.probabilities(draw, levels)
         return out / len(self)
 
     @property
@@ -242,7 +247,7 @@ class Posterior:
 
 def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     """How many draws fit into half a gigabyte: at most so many, and at least a tenth of it."""
-    W = model.has_side("user") * train.n_items + model.has_side("item") * train.n_users
+    W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W)
     return min(most, max(BYTES // size, most // 10))
 

@@ -10,12 +10,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.fit.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
-from bayesmf.model.state import Name
+from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 
 Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
@@ -48,7 +50,8 @@ def recommend(
     rated = np.where(posterior.item_counts[items] > 0, items, -1)
     y = _wide(posterior, draws, "item", rated)
     cautious = _for_strangers(posterior, user, rated) if rank_by == "lower" else None
-    chosen = (Draws(seed).of(61).uniforms(len(user))[:, 0] * len(posterior)).astype(int)
+    uniforms = stream(Draws(seed), None, "thompson").uniforms(len(user))[:, 0]
+    chosen = (uniforms * len(posterior)).astype(int)
     place = np.full(len(posterior.items), -1)
     place[items] = np.arange(len(items))
     rows = max(CELLS // max(*y.shape, 1), 1)
@@ -83,7 +86,7 @@ def _for_strangers(posterior: Posterior, user: Index, item: Index) -> list[Float
     """The lower scores of a new item by user, and of a new user by item: their doubt is wider."""
     out = []
     for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
-        spread = posterior.spread(users, items)
+        spread = posterior.moments(Cells(users, items))
         score = spread.mean - posterior.mean - CAUTION * np.sqrt(spread.doubt)
         out.append(score.astype(np.float32))
     return out

@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from bayesmf.data.io.shards import WATCHED, Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.engines.ray.resident import ResidentData
-from bayesmf.engines.ray.resident_sweep import resident_start, resident_sweep
 from bayesmf.fit.kept import Kept
+from bayesmf.inference.engine import Engine
 from bayesmf.inference.loop import Patience, Progress
 from bayesmf.inference.target import Target
-from bayesmf.model.state import Data, State, checked_start, random_start
+from bayesmf.model.data import Data
+from bayesmf.model.state import State, check_start
 from bayesmf.random.draws import Draws
-from bayesmf.sweep.sweep import gibbs_sweep
 
 if TYPE_CHECKING:
     from bayesmf.inference.gibbs import Gibbs
@@ -27,20 +26,22 @@ Array = NDArray[np.float64]
 class Chains:
     """One chain after the other, a sweep at a time; the last of ``states`` is the running chain's.
 
-    ``each`` draws of a chain go to ``kept``. Between two steps all parts belong to the same whole
-    number of sweeps; ``whole`` is False if a step was broken off.
+    ``draws_each`` draws of a chain go to ``kept``. Between two steps all parts belong to the same
+    whole number of sweeps; ``whole`` is False if a step was broken off.
     """
 
     def __init__(
-        self, sampler: Gibbs, data: Data, train: Ratings | Shards, test: Ratings | None,
-        validation: Ratings | None, patience: int, kept: Kept, each: int,
+        self, sampler: Gibbs, engine: Engine, data: Data, train: Ratings | Shards,
+        test: Ratings | None, validation: Ratings | None, patience: int, kept: Kept,
     ) -> None:  # fmt: skip
-        self.sampler, self.patience, self.kept, self.each = sampler, patience, kept, each
-        self.data = data
-        self.target = Target(test, self.data) if test is not None and len(test) else None
-        self.judge = Target(validation, self.data) if validation is not None else None
+        self.sampler, self.engine, self.data = sampler, engine, data
+        self.patience, self.kept, self.draws_each = patience, kept, sampler.draws_kept(train)
+        self.start: State | Literal["random"] = "random"  # where every chain begins
+        model = sampler.model
+        self.target = Target(test, data, model) if test is not None and len(test) else None
+        self.judge = Target(validation, data, model) if validation is not None else None
         some = train if isinstance(train, Ratings) else train.sample
-        self.watched = Target(some, self.data, WATCHED)
+        self.watched = Target(some, data, model, WATCHED)
         self.states: list[State] = []
         self.traces: list[dict[str, list[float]]] = []  # by chain
         self.curve: list[float] = []
@@ -68,26 +69,23 @@ class Chains:
             state=self.states[-1],
         )  # fmt: skip
 
-    def step(self, start: State | Literal["random"]) -> None:
+    def step(self) -> None:
         """One sweep of the running chain, or of the next if that has ended, and all it leads to."""
         self.whole = False
         if self.resting:
-            self._begin(start)
+            self._begin()
         sampler, state, chain = self.sampler, self.states[-1], len(self.states) - 1
         draws = Draws(sampler.seed, chain, state.sweep + 1)
-        if isinstance(self.data, ResidentData):
-            resident_sweep(sampler.model, self.data, state, draws)
-        else:
-            gibbs_sweep(sampler.model, self.data, state, draws, sampler.form)
+        self.engine.sweep(sampler.model, self.data, state, draws, sampler.form)
         _record(self.traces[-1], state, self.watched.predict(state))
-        after = self.done[-1] - 1 - sampler.burn_in
+        after = self.done[-1] - 1 - sampler.burnt
         averaged = after >= 0 and after % sampler.thin == 0
         if self.target is not None:
             self.curve.append(self.target.take(state, averaged))
         if self.judge is not None:
             self.judged.append(self.judge.take(state, averaged))
-        span = sampler.sweeps - sampler.burn_in  # of which every so many is kept, the last for sure
-        if after >= 0 and (after + 1) * self.each // span > after * self.each // span:
+        span = sampler.sweeps - sampler.burnt  # of which every so many is kept, the last for sure
+        if after >= 0 and (after + 1) * self.draws_each // span > after * self.draws_each // span:
             self.kept.add(state, chain)
         if after >= 0 and self.judged and self.waiting.ends(self.judged[-1]):
             self.ended = "the validation error has stopped falling"
@@ -103,15 +101,12 @@ class Chains:
         state = self.states[-1]
         state.user, state.item = state.user.plain(), state.item.plain()
 
-    def _begin(self, start: State | Literal["random"]) -> None:
-        model, seed = self.sampler.model, self.sampler.seed
-        chain = len(self.states)
-        if start != "random":
-            state = checked_start(start, model, self.data)
-        elif isinstance(self.data, ResidentData):
-            state = resident_start(model, self.data, seed, chain)
+    def _begin(self) -> None:
+        model, seed, chain = self.sampler.model, self.sampler.seed, len(self.states)
+        if isinstance(self.start, State):
+            state = check_start(self.start, model, self.data)
         else:
-            state = random_start(model, self.data, seed, chain)
+            state = self.engine.start(model, self.data, seed, chain)
         self.states.append(state)
         self.traces.append({})
         self.waiting = Patience(self.patience)
@@ -121,8 +116,8 @@ class Chains:
 def _record(trace: dict[str, list[float]], state: State, predictions: Array) -> None:
     values: dict[str, Any] = {"noise precision": state.tau}
     for name, side in (("user", state.user), ("item", state.item)):
-        values[f"{name} prior, log det"] = np.linalg.slogdet(side.precision)[1]
-        if len(side.W):
+        values[f"{name} prior, log det"] = np.linalg.slogdet(side.Lambda)[1]
+        if side.shifts:
             size = float(np.mean(side.offset[:, 1:] ** 2)) if side.size > 1 else 0.0
             values[f"{name} offset, mean square"] = size
     for number, value in enumerate(predictions):

@@ -16,7 +16,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,44 +26,43 @@ import bayesmf
 from bayesmf.data.io.atomic import locked, whole_file
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.engines.ray.resident import ResidentData
 from bayesmf.errors import DataError
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.loop import Clock
-from bayesmf.inference.target import Moments
-from bayesmf.model.state import State, checked_start, from_arrays, to_arrays
+from bayesmf.inference.target import RunningMoments
+from bayesmf.model.state import State, check_start, from_arrays, to_arrays
 
-FORMAT = 1
+FORMAT = 2
 MAGIC, MAIN, LOCK = "bayesmf-checkpoint", "run.checkpoint", ".lock"
 OURS = re.compile(r"run\.checkpoint|(start|chain-\d+|draw-\d+)\.safetensors")
 STALE = re.compile(rf"\.({OURS.pattern})\..*")  # what a killed process was writing
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def describe(
+def describe_run(
     run: Chains, start: object, parts: Mapping[str, Ratings | Shards | None]
 ) -> dict[str, Any]:
     """All that decides the bits of a run; threads do not."""
     settings = {key: value for key, value in vars(run.sampler).items()
                 if key not in ("model", "threads", "engine")}  # fmt: skip
-    told = {
+    facts = {
         "version": bayesmf.__version__,
-        "model": asdict(run.sampler.model),
+        "model": run.sampler.model.to_dict(),
         **settings,
-        "keep": run.each,
-        "resident": run.data.spans if isinstance(run.data, ResidentData) else None,
-        "start": _sum(_packed(to_arrays(start))) if isinstance(start, State) else str(start),
+        "keep": run.draws_each,
+        "engine": run.engine.describe(run.data),
+        "start": _sum(_pack(to_arrays(start))) if isinstance(start, State) else str(start),
         "patience": None if run.judge is None else run.patience,
         "ratings": {name: None if part is None else part.fingerprint()
                     for name, part in parts.items()},
     }  # fmt: skip
-    found: dict[str, Any] = json.loads(json.dumps(told, default=lambda value: value.item()))
+    found: dict[str, Any] = json.loads(json.dumps(facts, default=lambda value: value.item()))
     return found
 
 
 @contextlib.contextmanager
-def opened(
-    folder: Path, told: Mapping[str, Any], every: float, resume: bool
+def open_checkpoint(
+    folder: Path, run: Chains, facts: Mapping[str, Any], every: float, resume: bool
 ) -> Iterator[Checkpoint]:
     """The checkpoint of a run in a folder that is its own as long as it lasts."""
     if not 0 <= every < math.inf:
@@ -82,27 +80,27 @@ def opened(
             if MAIN not in names and not (OURS.fullmatch(name) or STALE.fullmatch(name)
                                           or name == LOCK):  # fmt: skip
                 raise DataError(f"{folder} holds other files ({name}); choose another folder")
-        yield Checkpoint(folder, told, every)
+        yield Checkpoint(folder, run, facts, every)
 
 
 class Checkpoint:
     """What is saved of a run in ``folder``, at most once in ``every`` seconds unless asked for."""
 
-    def __init__(self, folder: Path, told: Mapping[str, Any], every: float) -> None:
-        self.folder, self.told, self.every = folder, told, every
+    def __init__(self, folder: Path, run: Chains, facts: Mapping[str, Any], every: float) -> None:
+        self.folder, self.run, self.facts, self.every = folder, run, facts, every
         self.start: State | None = None  # a MAP estimate that all chains begin at
         self._sums: dict[str, str] = {}  # of the files that are written once
         self._last = -math.inf
 
-    def save_if_due(self, run: Chains, clock: Clock) -> None:
+    def save_if_due(self, clock: Clock) -> None:
         """Save if it is time; the time that saving takes does not count."""
         if time.monotonic() - self._last >= self.every:
-            self.save(run, clock)
+            self.save(clock)
 
-    def save(self, run: Chains, clock: Clock) -> None:
+    def save(self, clock: Clock) -> None:
         """Save now; if that fails, what was saved before stays as it is."""
         try:
-            self._save(run, clock)
+            self._save(self.run, clock)
         except DataError as error:
             if not (self.folder / MAIN).exists():
                 raise
@@ -120,26 +118,26 @@ class Checkpoint:
         kept = run.kept.arrays
         for number in range(len(run.kept)):
             self._once(f"draw-{number}", {name: values[number] for name, values in kept.items()})
-        facts, arrays = _taken(run)
-        facts.update(told=self.told, sums=self._sums, seconds=clock.seconds)
+        facts, arrays = _collect(run)
+        facts.update(run=self.facts, sums=self._sums, seconds=clock.seconds)
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        body = _packed({**arrays, "facts": text})
+        body = _pack({**arrays, "facts": text})
         _write(self.folder / MAIN, f"{MAGIC} {FORMAT} {_sum(body)}\n".encode(), body)
 
     def _once(self, name: str, arrays: Arrays) -> None:
         if name not in self._sums:
-            content = _packed(arrays)
+            content = _pack(arrays)
             _write(self.folder / f"{name}.safetensors", content)
             self._sums[name] = _sum(content)
 
-    def load(self, run: Chains, clock: Clock) -> None:
+    def load(self, clock: Clock) -> None:
         """Bring a run that has not begun to where it was saved, if it was."""
-        path = self.folder / MAIN
+        path, run = self.folder / MAIN, self.run
         if not path.exists():
             return
-        facts, arrays = self._opened(path)
+        facts, arrays = self._open(path)
         try:
-            self._compare(facts["told"])
+            self._compare(facts["run"])
             self._sums = dict(facts["sums"])
             if "start" in self._sums:
                 self.start = from_arrays(self._part("start"), run.data)
@@ -159,7 +157,7 @@ class Checkpoint:
             raise _damaged(path, f"{type(error).__name__}: {error}") from None
         self._last = time.monotonic()
 
-    def _opened(self, path: Path) -> tuple[dict[str, Any], Arrays]:
+    def _open(self, path: Path) -> tuple[dict[str, Any], Arrays]:
         head, _, body = _read(path).partition(b"\n")
         words = head[:200].decode("ascii", "replace").split(" ")
         if len(words) != 3 or words[0] != MAGIC:
@@ -172,7 +170,7 @@ class Checkpoint:
         if words[2] != _sum(body):
             raise _damaged(path, "its content is not what was saved")
         try:
-            arrays = _unpacked(body)
+            arrays = _unpack(body)
             facts: dict[str, Any] = json.loads(arrays["facts"].tobytes())
             return facts, arrays
         except Exception as error:
@@ -183,10 +181,10 @@ class Checkpoint:
         content = _read(path)
         if _sum(content) != self._sums[name]:
             raise _damaged(path, "its content is not what was saved")
-        return _unpacked(content)
+        return _unpack(content)
 
-    def _compare(self, told: Mapping[str, Any]) -> None:
-        here, there = dict(_flat(self.told)), dict(_flat(told))
+    def _compare(self, facts: Mapping[str, Any]) -> None:
+        here, there = dict(_flatten(self.facts)), dict(_flatten(facts))
         for name in [*here, *(name for name in there if name not in here)]:
             if here.get(name) != there.get(name):
                 what = f"{name}={there.get(name)!r}, not {here.get(name)!r}"
@@ -194,7 +192,7 @@ class Checkpoint:
                     what = f"other {name.removeprefix('ratings.')} ratings"
                 elif name == "start":
                     what = "another start"
-                elif name == "resident":
+                elif name.startswith("engine."):
                     what = "users in other blocks (Ray's resident, blocks)"
                 raise DataError(
                     f"{self.folder} holds the checkpoint of a run with {what}; resume with what "
@@ -202,7 +200,7 @@ class Checkpoint:
                 )
 
 
-def _taken(run: Chains) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _collect(run: Chains) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What a run knows, but for the files that are written once."""
     waiting = run.waiting
     arrays: dict[str, NDArray[Any]] = {
@@ -218,7 +216,7 @@ def _taken(run: Chains) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     for name, target in (("test", run.target), ("validation", run.judge)):
         if target is not None:
             moments = target.moments
-            arrays[name] = np.array([moments.mean, moments.squares, moments.noise])
+            arrays[name] = np.array([moments.mean, moments.squares, moments.noise_variance])
             counts[name] = moments.count
     facts = {
         "chains": len(run.states), "resting": run.resting, "ended": run.ended,
@@ -232,7 +230,7 @@ def _put_back(run: Chains, facts: Mapping[str, Any], arrays: Arrays, states: lis
     """The other way round, with the states of all chains."""
     for number, parts in enumerate(states):
         state = from_arrays(parts, run.data)
-        checked_start(state, run.sampler.model, run.data)  # for its refusals
+        check_start(state, run.sampler.model, run.data)  # for its refusals
         if any(parts[name].shape != values.shape for name, values in to_arrays(state).items()):
             raise ValueError(f"the state of chain {number + 1} does not fit the model")
         run.states.append(state)
@@ -247,25 +245,26 @@ def _put_back(run: Chains, facts: Mapping[str, Any], arrays: Arrays, states: lis
         if target is not None:
             if arrays[name].shape != (3, len(target.values)) or len(curve) != sum(run.done):
                 raise ValueError(f"its {name} predictions do not fit the ratings or the traces")
-            mean, squares, noise = np.array(arrays[name])
-            target.moments = Moments(mean, squares, noise, int(facts["counts"][name]))
+            mean, squares, noise_variance = np.array(arrays[name])
+            count = int(facts["counts"][name])
+            target.moments = RunningMoments(mean, squares, noise_variance, count)
 
 
-def _flat(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in told.items():
+def _flatten(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in facts.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flatten(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value
 
 
-def _packed(arrays: Arrays) -> bytes:
+def _pack(arrays: Arrays) -> bytes:
     from safetensors.numpy import save
 
     return save({name: np.ascontiguousarray(values) for name, values in arrays.items()})
 
 
-def _unpacked(content: bytes) -> Arrays:
+def _unpack(content: bytes) -> Arrays:
     from safetensors.numpy import load
 
     return load(content)

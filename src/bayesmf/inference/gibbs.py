@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_kind, check_whole
+from bayesmf.choices import FORMS, Form
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.engines.ray.cluster import Engine, engine_of
 from bayesmf.errors import DataError
 from bayesmf.fit.fitted import Fitted
 from bayesmf.fit.kept import Kept
 from bayesmf.fit.posterior import Posterior, affordable, draws_of
+from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
-from bayesmf.inference.checkpoint import Checkpoint, describe, opened
-from bayesmf.inference.loop import Callback, Clock, check_parts, sweep_first
+from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
+from bayesmf.inference.engine import Engine, find_engine
+from bayesmf.inference.loop import Callback, Clock, check_parts
 from bayesmf.inference.map.fit import map_start
-from bayesmf.inference.target import Moments
+from bayesmf.inference.target import RunningMoments
 from bayesmf.machine import check_threads, using
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, State, checked_start
-from bayesmf.sweep.algorithm import Form
+from bayesmf.model.state import State, check_start
 
 Array = NDArray[np.float64]
 KEPT = 100
+BURN_IN = 20  # sweeps, or half of a run that is shorter than twice as many
 
 
-@dataclass
+@dataclass(repr=False)
 class GibbsFit(Fitted):
     """What sampling leaves: the last state of each chain, traces, and the test predictions."""
 
@@ -41,9 +44,9 @@ class GibbsFit(Fitted):
     states: list[State]  # the last of each chain
     traces: dict[str, Array]  # (chain, sweep)
     burn_in: int
-    predictions: Moments | None  # of the test ratings: ``mean``, ``sd`` of it, ``rating_sd``
-    test_rmse: float | None  # of the average over all sweeps after the burn-in
-    rmse_by_sweep: list[float]  # of the average so far
+    predictions: RunningMoments | None  # of the test ratings, over all sweeps after the burn-in
+    test_rmse: float | None  # that of ``evaluate(test)``
+    rmse_by_sweep: list[float]  # of the average over all sweeps so far
     sweeps: int  # done, over all chains
     seconds: float
     stopped: str  # why it ended before its time, or nothing
@@ -69,55 +72,44 @@ class GibbsFit(Fitted):
 class Gibbs:
     """A Gibbs sampler for a model: ``Gibbs(model, sweeps=400).fit(train, test)``.
 
-    ``burn_in`` sweeps are drawn before any prediction is averaged. ``form`` says how side features
-    are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly spaced after
-    the burn-in, are kept as float32 to predict from: 100 of all chains together unless given, fewer
-    if they would take more than half a gigabyte. The same seed gives the same bits on any number of
-    threads, and with ``engine="ray"`` on any number of workers and machines; ``Ray`` says which.
+    ``burn_in`` sweeps are drawn before any prediction is averaged. ``form`` says how the weights of
+    designs are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly
+    spaced after the burn-in, are kept as float32 to predict from: 100 of all chains together unless
+    given, fewer if they would take more than half a gigabyte. The same seed gives the same bits on
+    any number of threads, and with ``engine="ray"`` on any number of workers; ``Ray`` says which.
     """
 
-    model: Model = field(default_factory=Model.best)
+    model: Model = field(default_factory=Model)
+    _: KW_ONLY
     sweeps: int = 400  # of each chain, burn-in included
-    burn_in: int = None  # type: ignore[assignment]  # sweeps that are not averaged
+    burn_in: int | None = None  # sweeps that are not averaged; None: 20, or half of a short run
     thin: int = 1  # average the test predictions of every so many sweeps
     chains: int = 1  # one after the other, each with random numbers of its own
     seed: int = 0
-    form: Form = "centred"  # how side features are drawn
+    form: Form = "centred"  # how the weights of designs are drawn
     threads: int | None = None  # None: all
     keep: int | None = None  # draws of each chain to predict from; 0: none
-    engine: Engine = "threads"  # where a sweep runs
+    engine: Literal["threads", "ray"] | Engine = "threads"  # where a sweep runs
 
     def __post_init__(self) -> None:
+        check_kind("model", self.model, Model, "a Model, such as Gibbs(Model(), sweeps=400)")
+        check_whole("sweeps", self.sweeps, 1)
         if self.burn_in is None:
-            object.__setattr__(self, "burn_in", min(20, self.sweeps // 2))
-        if not 0 <= self.burn_in < self.sweeps:
+            object.__setattr__(self, "burn_in", min(BURN_IN, self.sweeps // 2))
+        burn_in = check_whole("burn_in", self.burn_in)
+        for name in ("thin", "chains"):
+            check_whole(name, getattr(self, name), 1)
+        check_whole("seed", self.seed)
+        check_choice("form", self.form, FORMS)
+        if burn_in >= self.sweeps:
+            raise DataError(f"burn_in={burn_in} of sweeps={self.sweeps}: keep at least one sweep")
+        if self.keep is not None and check_whole("keep", self.keep) > self.sweeps - burn_in:
             raise DataError(
-                f"burn_in={self.burn_in} of sweeps={self.sweeps}: keep at least one sweep"
-            )
-        if self.thin < 1 or self.chains < 1:
-            raise DataError("thin and chains are 1 or more")
-        if not 0 <= (self.keep or 0) <= self.sweeps - self.burn_in:
-            raise DataError(
-                f"keep={self.keep}: choose 0 to {self.sweeps - self.burn_in}, the sweeps after the "
+                f"keep={self.keep}: choose 0 to {self.sweeps - burn_in}, the sweeps after the "
                 "burn-in"
             )
         check_threads(self.threads)
-        self._check_engine()
-
-    def _check_engine(self) -> None:
-        engine = engine_of(self.engine)
-        if engine is None:
-            return
-        if self.form != "centred" or self.model.features == "side-only":
-            raise DataError(
-                "side features that are not centred are drawn by one process alone; choose "
-                "engine='threads'"
-            )
-        if engine.resident and self.model.features not in ("none", "user-item"):
-            raise DataError(
-                f"features={self.model.features!r}: side features need all users in one place; "
-                "choose Ray(resident=False), or features='user-item'"
-            )
+        find_engine(self.engine).check(self.model, self.form)
 
     def fit(
         self,
@@ -151,98 +143,90 @@ class Gibbs:
           finished first, whatever the budget.
         """
         check_parts(train, test=test, validation=validation)
+        if resume and checkpoint is None:
+            raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
+        engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
-            folder = saved = None
+            folder = None
             if keep_in is not None:
                 made = whole_folder(Path(keep_in), remedy="choose another folder for keep_in")
                 folder = stack.enter_context(made)
-            each = self.kept(train)
-            kept = Kept(self.chains * each, folder)
+            kept = Kept(self.chains * self.draws_kept(train), folder)
             clock = Clock(callbacks, budget)
-            data = stack.enter_context(self._placed(train))
-            run = Chains(self, data, train, test, validation, patience, kept, each)
+            data = stack.enter_context(engine.place(train, self.model))
+            run = Chains(self, engine, data, train, test, validation, patience, kept)
+            saved = None
             if checkpoint is not None:
                 parts = {"training": train, "test": test, "validation": validation}
-                told = describe(run, start, parts)
-                saved = stack.enter_context(opened(Path(checkpoint), told, every, resume))
-                saved.load(run, clock)
-            elif resume:
-                raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
-            if start == "map":
-                if not isinstance(train, Ratings):
-                    raise DataError("start='map' needs all ratings in memory; begin at 'random'")
-                start, saved = self._estimate(train, validation, clock, saved)
-            if start != "random":
-                start = checked_start(start, self.model, run.data)
-            self._sample(run, start, clock, saved)
-            fit = self._result(run, clock)
+                facts = describe_run(run, start, parts)
+                saved = stack.enter_context(
+                    open_checkpoint(Path(checkpoint), run, facts, every, resume)
+                )
+                saved.load(clock)
+            run.start, saved = self._find_start(start, run, train, validation, clock, saved)
+            self._sample(run, clock, saved)
+            fit = self._make_fit(run, clock)
             kept.close()
-        if each:
+        if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(fit.states[-1])
             fit.known = Posterior.of(self.model, train, arrays)
             fit.threads = self.threads
+            fit.finish(test, validation)
         return fit
 
-    def _placed(self, train: Ratings | Shards) -> contextlib.AbstractContextManager[Data]:
-        """The ratings where the engine wants them."""
-        engine = engine_of(self.engine)
-        if engine is None:
-            if not isinstance(train, Ratings):
-                raise DataError(f"{train.folder} holds shards; fit them with engine='ray'")
-            return contextlib.nullcontext(Data.of(train, self.model))
-        return engine.place(train, self.model)
+    @property
+    def burnt(self) -> int:
+        """The sweeps that are not averaged, as a number."""
+        assert self.burn_in is not None
+        return self.burn_in
 
-    def kept(self, train: Ratings | Shards) -> int:
+    def draws_kept(self, train: Ratings | Shards) -> int:
         """Draws to keep of each chain."""
         if self.keep is not None:
             return self.keep
-        wanted = affordable(self.model, train, KEPT) // self.chains
-        return max(min(wanted, self.sweeps - self.burn_in), 1)
+        share = affordable(self.model, train, KEPT) // self.chains
+        return max(min(share, self.sweeps - self.burnt), 1)
 
-    def _estimate(
-        self, train: Ratings, validation: Ratings | None, clock: Clock, saved: Checkpoint | None
-    ) -> tuple[State, Checkpoint | None]:
-        """The MAP start, and where to save the run that begins at it."""
+    def _find_start(
+        self, start: State | Literal["random", "map"], run: Chains, train: Ratings | Shards,
+        validation: Ratings | None, clock: Clock, saved: Checkpoint | None,
+    ) -> tuple[State | Literal["random"], Checkpoint | None]:  # fmt: skip
+        """Where chains begin, and where to save the run that begins there."""
+        if start == "random":
+            return start, saved
+        if start != "map":
+            return check_start(start, self.model, run.data), saved
+        if not isinstance(train, Ratings):
+            raise DataError("start='map' needs all ratings in memory; begin at 'random'")
         if saved is not None and saved.start is not None:
-            return saved.start, saved
+            return check_start(saved.start, self.model, run.data), saved
         # A start cannot be saved halfway: cut short by the budget, no call would ever get past it.
         budget = clock.left if saved is None else None
-        start = map_start(self.model, self.seed, self.threads, train, validation, clock, budget)
+        found = map_start(self.model, self.seed, self.threads, train, validation, clock, budget)
         if clock.reason:
-            return start, None  # cut short, it is not where a run with more time would begin
-        if saved is not None:
-            saved.start = start
-        return start, saved
+            saved = None  # cut short, it is not where a run with more time would begin
+        elif saved is not None:
+            saved.start = found
+        return check_start(found, self.model, run.data), saved
 
-    def _sample(
-        self, run: Chains, start: State | Literal["random"], clock: Clock, saved: Checkpoint | None
-    ) -> None:
+    def _sample(self, run: Chains, clock: Clock, saved: Checkpoint | None) -> None:
         """Sweep until the end, or until something asks to stop."""
         if run.finished:
             return
         if saved is not None:
-            saved.save_if_due(run, clock)
-        try:
-            while not run.finished:
-                with sweep_first():
-                    run.step(start)
-                if clock.stops(run.progress(clock.seconds)):
-                    break
-                if saved is not None:
-                    saved.save_if_due(run, clock)
-        except KeyboardInterrupt:
-            clock.reason = "interrupted"
+            saved.save_if_due(clock)
+        loop.run(run, clock, saved)
         if saved is not None and run.whole:
-            saved.save(run, clock)
+            saved.save(clock)
 
-    def _result(self, run: Chains, clock: Clock) -> GibbsFit:
-        done = run.done
+    def _make_fit(self, run: Chains, clock: Clock) -> GibbsFit:
+        done, burn_in = run.done, self.burnt
         if not done:
             raise KeyboardInterrupt
         run.settle()
         # a chain that has only begun does not cut the others short
-        enough = self.burn_in if max(done) > self.burn_in else 0
+        enough = burn_in if max(done) > burn_in else 0
         shortest = min(n for n in done if n > enough)
         traces = [t for t in run.traces if t and len(t["noise precision"]) >= shortest]
         moments = None if run.target is None else run.target.moments
@@ -250,7 +234,7 @@ class Gibbs:
             model=self.model,
             states=run.states,
             traces={name: np.array([t[name][:shortest] for t in traces]) for name in traces[0]},
-            burn_in=self.burn_in if shortest > self.burn_in else 0,
+            burn_in=burn_in if shortest > burn_in else 0,
             predictions=moments if moments is not None and moments.count else None,
             test_rmse=run.curve[-1] if run.curve else None,
             rmse_by_sweep=run.curve,

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
+from typing import Protocol
 
+from bayesmf.checks import check_kind
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
@@ -62,11 +64,16 @@ Callback = Callable[[Progress], bool | None]
 """Called after every sweep; returning True ends the run with what there is."""
 
 
+GIVE_RATINGS = "Ratings, such as Ratings.from_frame(table), or fit a table with bayesmf.fit(table)"
+
+
 def check_parts(train: Ratings | Shards, **parts: Ratings | None) -> None:
     """Refuse test or validation ratings that number users or items in another way."""
+    check_kind("train", train, (Ratings, Shards), GIVE_RATINGS)
     for name, part in parts.items():
         if part is None:
             continue
+        check_kind(name, part, Ratings, GIVE_RATINGS)
         if part.users != train.users or part.items != train.items:
             raise DataError(
                 f"the {name} ratings have other users or items than the training ratings; cut both "
@@ -80,6 +87,41 @@ def record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:
     """Add what is known after one sweep to the curves."""
     for name, value in facts.items():
         trace.setdefault(name, []).append(value)
+
+
+class Job(Protocol):
+    """What the loop runs: chains of draws, variational updates, steps of MAP."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+
+    def step(self) -> None:
+        """One sweep, and all it leads to."""
+
+    def progress(self, seconds: float) -> Progress:
+        """Where it is, for the callbacks."""
+
+
+class Saver(Protocol):
+    """Keeps a job so that it survives a kill."""
+
+    def save_if_due(self, clock: Clock) -> None:
+        """Save if it is time."""
+
+
+def run(job: Job, clock: Clock, saver: Saver | None = None) -> None:
+    """Sweep until the job is finished or something asks to stop; ``clock.reason`` says what did."""
+    try:
+        while not job.finished:
+            with sweep_first():
+                job.step()
+            if clock.stops(job.progress(clock.seconds)):
+                return
+            if saver is not None:
+                saver.save_if_due(clock)
+    except KeyboardInterrupt:
+        clock.reason = "interrupted"
 
 
 class Clock:

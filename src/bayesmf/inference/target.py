@@ -7,29 +7,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.kernels.reduce import predict
-from bayesmf.model.state import Data, State
+from bayesmf.model.data import Data
+from bayesmf.model.likelihood import Moments
+from bayesmf.model.spec import Model
+from bayesmf.model.state import State
 
 Array = NDArray[np.float64]
 
 
 @dataclass
-class Moments:
+class RunningMoments:
     """Running mean and sum of squared deviations: memory does not grow with the draws."""
 
     mean: Array
     squares: Array
-    noise: Array  # the mean variance of a rating about its prediction
+    noise_variance: Array  # the mean variance of a rating about its prediction
     count: int = 0
 
-    def add(self, draw: Array, noise: Array) -> None:
+    def add(self, draw: Array, noise_variance: Array) -> None:
         """Take in one draw (Welford 1962), and the noise's variance at it."""
         self.count += 1
         step = draw - self.mean
         self.mean += step / self.count
         self.squares += step * (draw - self.mean)
-        self.noise += (noise - self.noise) / self.count
+        self.noise_variance += (noise_variance - self.noise_variance) / self.count
 
     @property
     def sd(self) -> Array:
@@ -39,43 +43,47 @@ class Moments:
     @property
     def rating_sd(self) -> Array:
         """How far a rating may be from its prediction: that, and the noise."""
-        return np.sqrt(self.sd**2 + self.noise)
+        return np.sqrt(self.sd**2 + self.noise_variance)
 
 
 class Target:
     """Pairs to predict after every sweep, at most ``most`` of them."""
 
-    def __init__(self, ratings: Ratings, data: Data, most: int | None = None) -> None:
+    def __init__(self, ratings: Ratings, data: Data, model: Model, most: int | None = None) -> None:
         rows = ratings.by_user
         keep = slice(None)
         if most is not None and len(ratings) > most:
             keep = slice(None, None, -(-len(ratings) // most))
-        self.user, self.item = rows.row_index[keep], rows.index[keep]
-        self.users, self._row = np.unique(self.user, return_inverse=True)
+        self.cells = Cells(rows.row_index, rows.index, rows.times).take(keep)
+        self.users, self._row = np.unique(self.cells.user, return_inverse=True)
         self.values = np.asarray(rows.values[keep], float)
-        self.mean = data.mean
-        self.moments = Moments(*np.zeros((3, len(self.values))))
+        self.mean, self.model = data.mean, model
+        self.moments = RunningMoments(*np.zeros((3, len(self.values))))
 
     def predict(self, state: State) -> Array:
-        """At one state."""
-        return self._predict(state.user.at(self.users)[0], state)
+        """The expected ratings at one state."""
+        x, alpha = state.user.at(self.users)
+        return self._expect(state, x, alpha)[0]
 
-    def _predict(self, x: Array, state: State) -> Array:
-        """From the rows of ``users``."""
-        out = np.empty(len(self.values))
-        predict(self._row, self.item, x, state.item.x, self.mean, out)
-        return out
+    def _expect(self, state: State, x: Array, alpha: Array) -> tuple[Array, Array]:
+        """Expected ratings and the noise's variance, from the rows of ``users``."""
+        f = np.empty(len(self.values))
+        predict(self._row, self.cells.item, x, state.item.x, self.mean, f)
+        for effect, parameters in zip(self.model.effects, state.effects, strict=True):
+            f += effect.contribution(parameters, self.cells)
+        precision = state.tau * alpha[self._row] * state.item.alpha[self.cells.item]
+        moments = Moments(f, np.zeros(len(f)), 1 / precision)
+        return self.model.likelihood.predictive(moments).mean, moments.noise_variance
 
     def error(self, state: State) -> float:
         """RMSE of the predictions at one state."""
         return float(np.sqrt(np.mean((self.predict(state) - self.values) ** 2)))
 
-    def take(self, state: State, kept: bool) -> float:
-        """Predict, average if the draw is kept, and return the error of the average so far."""
-        x, noise = state.user.at(self.users)
-        draw = self._predict(x, state)
-        if kept:
-            precision = state.tau * noise[self._row] * state.item.noise[self.item]
-            self.moments.add(draw, 1 / precision)
+    def take(self, state: State, averaged: bool) -> float:
+        """Predict, average if the draw counts, and return the error of the average so far."""
+        x, alpha = state.user.at(self.users)
+        draw, noise_variance = self._expect(state, x, alpha)
+        if averaged:
+            self.moments.add(draw, noise_variance)
         mean = self.moments.mean if self.moments.count else draw
         return float(np.sqrt(np.mean((mean - self.values) ** 2)))

@@ -1,16 +1,19 @@
-"""Side features: what a row's rated set adds to it, and the draws of W.
+"""Designs: what a sparse matrix adds to the rows of one side, and the draws of its weights W.
 
-Row i of one side is shifted by offset_i = c_i sum of W_k over the k it rated, c_i = n_i^-p.
+A design X has a row for each row of the side, X_ik = c_i v_ik: ``c`` scales rows, ``v`` are the
+entries of a ``Sparse`` matrix. Row i is shifted by offset_i = sum_k X_ik W_k. The rated set is a
+design with v_ik = 1 for each k that row i rated, and c_i = n_i^-p.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import prange, types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from bayesmf.kernels.gram import add_covariances, everywhere, gram
@@ -18,18 +21,47 @@ from bayesmf.machine import LANES, aligned, parallel, serial
 from bayesmf.random.philox import bits, fill_normal, normal_quantile, to_unit
 
 COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
+NO_VALUES = np.empty(0)
+NO_VALUES.flags.writeable = False  # as the ratings are: the kernels are compiled for that
 
 
-def _over_raters(action):
-    """A loop over index[begin:end] in which row i of a strip is one vector.
+class Sparse(NamedTuple):
+    """A sparse matrix by rows: entries starts[i] to starts[i + 1] belong to row i.
 
-    ``action(builder, vector, row, weight_i, total)`` sees the place of the row, the weight of the
-    row spread over a vector, and the place of the running total; both stay in registers.
+    The same class holds a matrix by columns, which is its transpose by rows.
+    """
+
+    starts: Any
+    index: Any  # the column of each entry
+    values: Any = NO_VALUES  # float64, the value of each entry; of length 0 if all are 1
+
+
+def pattern(observed: Any) -> Sparse:
+    """The matrix with a 1 for each rating of ``observed``."""
+    return Sparse(observed.starts, observed.index, NO_VALUES)
+
+
+def squared(matrix: Sparse) -> Sparse:
+    """The matrix of the squared entries."""
+    return matrix._replace(values=matrix.values**2) if len(matrix.values) else matrix
+
+
+def _over_entries(action, valued: bool):
+    """Returns an intrinsic that loops over entries ``begin`` to ``end`` of a sparse matrix.
+
+    ``action(builder, vector, row, weight, value, total)`` sees, for an entry in column i, a pointer
+    to row i of a strip as one vector, weight_i, the value of the entry (None unless ``valued``),
+    and a pointer to the running total, which stays in registers.
     """
 
     @intrinsic
-    def loop(typingctx, index, begin, end, weight, rows, total):
-        signature = types.void(index, types.intp, types.intp, weight, rows, total)
+    def loop(typingctx, index, values, begin, end, weight, rows, total):
+        numbers = (values, weight, rows, total)
+        if any(array.layout != "C" for array in (index, *numbers)):
+            raise TypingError("the entries, weights and rows of a design must be contiguous")
+        if any(array.dtype != types.float64 for array in numbers):
+            raise TypingError("the values, weights and rows of a design must be float64")
+        signature = types.void(index, values, types.intp, types.intp, weight, rows, total)
 
         def codegen(context, builder, signature, args):
             kinds = signature.args
@@ -38,18 +70,21 @@ def _over_raters(action):
             def data(n):
                 return context.make_array(kinds[n])(context, builder, args[n]).data
 
-            places, weights, base, totals = data(0), data(3), data(4), data(5)
+            columns, entries, weights, base, totals = (data(n) for n in (0, 1, 4, 5, 6))
             outside = builder.bitcast(totals, vector.as_pointer())
             inside = cgutils.alloca_once(builder, vector)
             builder.store(builder.load(outside, align=8), inside)
-            with cgutils.for_range(builder, args[2], start=args[1]) as span:
-                at = builder.load(builder.gep(places, [span.index], inbounds=True))
+            with cgutils.for_range(builder, args[3], start=args[2]) as span:
+                at = builder.load(builder.gep(columns, [span.index], inbounds=True))
                 i = builder.sext(at, span.index.type)
-                row = builder.gep(
-                    base, [builder.mul(i, ir.Constant(i.type, COLUMNS))], inbounds=True
-                )
-                one = builder.load(builder.gep(weights, [i], inbounds=True))
-                action(builder, vector, builder.bitcast(row, vector.as_pointer()), one, inside)
+                first = builder.mul(i, ir.Constant(i.type, COLUMNS))
+                row = builder.gep(base, [first], inbounds=True)
+                weight = builder.load(builder.gep(weights, [i], inbounds=True))
+                value = None
+                if valued:
+                    value = builder.load(builder.gep(entries, [span.index], inbounds=True))
+                pointer = builder.bitcast(row, vector.as_pointer())
+                action(builder, vector, pointer, weight, value, inside)
             builder.store(builder.load(inside), outside, align=8)
             return context.get_dummy_value()
 
@@ -58,18 +93,25 @@ def _over_raters(action):
     return loop
 
 
-def _add(builder, vector, row, weight, total):
-    product = builder.fmul(everywhere(builder, weight, vector), builder.load(row, align=8),
-                           flags=("contract",))  # fmt: skip
+def _add(builder, vector, row, weight, value, total):
+    factor = weight if value is None else builder.fmul(weight, value)
+    factors = everywhere(builder, factor, vector)
+    product = builder.fmul(factors, builder.load(row, align=8), flags=("contract",))
     builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
 
 
-def _subtract(builder, vector, row, weight, total):
-    builder.store(builder.fsub(builder.load(row, align=8), builder.load(total)), row, align=8)
+def _subtract(builder, vector, row, weight, value, total):
+    step = builder.load(total)
+    if value is not None:
+        step = builder.fmul(everywhere(builder, value, vector), step, flags=("contract",))
+    left = builder.fsub(builder.load(row, align=8), step, flags=("contract",))
+    builder.store(left, row, align=8)
 
 
-_add_rows = _over_raters(_add)  # total += weight_i row_i
-_subtract_from_rows = _over_raters(_subtract)  # row_i -= total
+_add_rows = _over_entries(_add, False)  # total += weight_i row_i
+_add_valued_rows = _over_entries(_add, True)  # total += weight_i v row_i
+_subtract_from_rows = _over_entries(_subtract, False)  # row_i -= total
+_subtract_from_valued_rows = _over_entries(_subtract, True)  # row_i -= v total
 
 
 def strips(rows: Any) -> Any:
@@ -86,64 +128,78 @@ def _cut(rows, out):
             out[b // COLUMNS, i, b % COLUMNS] = rows[i, b] if b < rows.shape[1] else 0.0
 
 
-def offsets(observed: Any, W: Any, c: Any, out: Any) -> None:
-    """out_i = c_i sum of W_k over the k that row i rated."""
-    offsets_of_strips(observed, strips(W), c, out)
+def offsets(matrix: Sparse, W: Any, c: Any, out: Any) -> None:
+    """out_i = c_i sum_k v_ik W_k, with ``matrix`` by rows."""
+    offsets_of_strips(matrix, strips(W), c, out)
 
 
 @parallel
-def offsets_of_strips(observed, cut, c, out):
-    """The same of a W that is cut into strips already."""
+def offsets_of_strips(matrix, cut, c, out):
+    """The same as ``offsets``, from a W that is cut into strips already."""
+    starts, index, values = matrix.starts, matrix.index, matrix.values
     ones = np.ones(cut.shape[1])
     for i in prange(len(c)):
         total = np.empty(COLUMNS)
         for strip in range(cut.shape[0]):
             total[:] = 0.0
-            _add_rows(observed.index, observed.starts[i], observed.starts[i + 1], ones, cut[strip],
-                      total)  # fmt: skip
+            if len(values):
+                _add_valued_rows(index, values, starts[i], starts[i + 1], ones, cut[strip], total)
+            else:
+                _add_rows(index, values, starts[i], starts[i + 1], ones, cut[strip], total)
             for b in range(strip * COLUMNS, min((strip + 1) * COLUMNS, out.shape[1])):
                 out[i, b] = c[i] * total[b - strip * COLUMNS]
 
 
 @parallel
-def draw_centred(raters, weight, scale, mean, place, sample, residual, W, from_strip):
+def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, from_strip):
     """Every W_k in turn given the rows' own values S, in coordinates that decouple its columns.
 
     There W_k ~ N(mean, 1) and row i's residual f_i = (S_i - mu - offset_i) / c_i has precision
     weight_i scale_a in column a, where weight_i = spread_i c_i^2:
 
-    precision  1 + scale_a q_k,                  q_k = sum_i weight_i
-    linear     mean_a + scale_a (sum_i weight_i f_i + q_k W_k)
-    after      f_i -= new W_k - old W_k
+    precision  1 + scale_a q_k,                  q_k = sum_i weight_i v_ik^2
+    linear     mean_a + scale_a (sum_i weight_i v_ik f_i + q_k W_k)
+    after      f_i -= v_ik (new W_k - old W_k)
 
-    sums over the rows i in ``raters`` of k. ``residual`` and ``W`` are (strip, row, column), and
-    ``from_strip`` is the number of the first strip that is here.
+    ``columns`` is the design by columns, so that its row k holds the v_ik. ``residual`` and ``W``
+    are (strip, row, column), and ``from_strip`` is the number of the first strip that is here.
     """
+    starts, index, values = columns.starts, columns.index, columns.values
     sums = np.empty(W.shape[1])
     for k in prange(W.shape[1]):
         q = 0.0
-        for p in range(raters.starts[k], raters.starts[k + 1]):
-            q += weight[raters.index[p]]
+        if len(values):
+            for p in range(starts[k], starts[k + 1]):
+                q += weight[index[p]] * values[p] * values[p]
+        else:
+            for p in range(starts[k], starts[k + 1]):
+                q += weight[index[p]]
         sums[k] = q
     for strip in prange(W.shape[0]):
         total = np.empty(COLUMNS)
         rows, mine = residual[strip], W[strip]
         for k in range(W.shape[1]):
-            begin, end, q = raters.starts[k], raters.starts[k + 1], sums[k]
+            begin, end, q = starts[k], starts[k + 1], sums[k]
             total[:] = 0.0
-            _add_rows(raters.index, begin, end, weight, rows, total)
+            if len(values):
+                _add_valued_rows(index, values, begin, end, weight, rows, total)
+            else:
+                _add_rows(index, values, begin, end, weight, rows, total)
             for a in range(COLUMNS):
                 precision = 1.0 + scale[strip, a] * q
                 linear = mean[strip, a] + scale[strip, a] * (total[a] + q * mine[k, a])
                 new = linear / precision
                 if sample:
                     number = (from_strip + strip) * COLUMNS + a
-                    first, second = bits(place, k, number // 2)
+                    first, second = bits(counter, k, number // 2)
                     word = second if number % 2 else first
                     new += normal_quantile(to_unit(word)) / np.sqrt(precision)
                 total[a] = new - mine[k, a]
                 mine[k, a] = new
-            _subtract_from_rows(raters.index, begin, end, weight, rows, total)
+            if len(values):
+                _subtract_from_valued_rows(index, values, begin, end, weight, rows, total)
+            else:
+                _subtract_from_rows(index, values, begin, end, weight, rows, total)
 
 
 @parallel
@@ -199,16 +255,18 @@ def expected_errors(observed, x, cov, known, size, width, out):
 
 
 @serial
-def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, sample, x, W):
+def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, sample, x, W):
     """Every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
 
-    precision  prior + sum_i c_i^2 weight_i A_i
-    linear     prior mean term + sum_i c_i g_i + (sum_i c_i^2 weight_i A_i) W_k
-    after      g_i -= c_i weight_i A_i (new - old),   S_i += c_i (new - old)
+    precision  prior + sum_i X_ik^2 weight_i A_i
+    linear     prior mean term + sum_i X_ik g_i + (sum_i X_ik^2 weight_i A_i) W_k
+    after      g_i -= X_ik weight_i A_i (new - old),   S_i += X_ik (new - old)
 
-    g_i = weight_i (h_i - A_i S_i) is the gradient of the likelihood in S_i. Columns before
-    ``first`` (a bias that side features do not shift) are left alone.
+    X_ik = c_i v_ik, and ``columns`` holds v by columns. g_i = weight_i (h_i - A_i S_i) is the
+    gradient of the likelihood in S_i. Columns before ``first`` (a bias that the design does not
+    shift) are left alone.
     """
+    starts, index, values = columns.starts, columns.index, columns.values
     size = prior.shape[0]
     last = grams.shape[1] - 1
     end = first + size
@@ -225,11 +283,12 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
     for k in range(W.shape[0]):
         P[:] = 0.0
         step[:] = linear
-        for p in range(raters.starts[k], raters.starts[k + 1]):
-            i = raters.index[p]
-            factor = c[i] * c[i] * weight[i]
+        for p in range(starts[k], starts[k + 1]):
+            i = index[p]
+            X = c[i] * values[p] if len(values) else c[i]
+            factor = X * X * weight[i]
             for a in range(size):
-                step[a] += c[i] * g[i, a]
+                step[a] += X * g[i, a]
                 for b in range(a + 1):
                     P[a, b] += factor * grams[i, first + a, first + b]
         for a in range(size):
@@ -239,7 +298,7 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
             for b in range(a + 1):
                 P[a, b] += prior[a, b]
         if sample:
-            fill_normal(place, k, draws)
+            fill_normal(counter, k, draws)
         else:
             draws[:] = 0.0
         solve_one(P, step, draws, size)
@@ -247,15 +306,16 @@ def draw_non_centred(raters, c, weight, grams, prior, linear, first, place, samp
             new = step[a]
             step[a] = new - W[k, first + a]
             W[k, first + a] = new
-        for p in range(raters.starts[k], raters.starts[k + 1]):
-            i = raters.index[p]
-            factor = c[i] * weight[i]
+        for p in range(starts[k], starts[k + 1]):
+            i = index[p]
+            X = c[i] * values[p] if len(values) else c[i]
+            factor = X * weight[i]
             for a in range(size):
                 total = 0.0
                 for b in range(size):
                     total += grams[i, first + a, first + b] * step[b]
                 g[i, a] -= factor * total
-                x[i, first + a] += c[i] * step[a]
+                x[i, first + a] += X * step[a]
 
 
 @serial

@@ -35,7 +35,7 @@ class Observed(NamedTuple):
 class Known(NamedTuple):
     """What is known of the other side: its rows, and their covariances if they are moments."""
 
-    z: Any  # (1, T_j) times the root of j's noise precision, zeros, and the bias in the last place
+    z: Any  # (1, T_j) times the root of j's noise precision, zeros, and the bias in the last column
     cov: Any  # lower triangles row by row; no rows if T_j is a point
 
     @classmethod
@@ -116,7 +116,7 @@ def fill(sums, rows, weight, prior, Q, x, size):
 
 
 @parallel
-def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, logdets, width):
+def draw_rows(observed, known, weight, prior, counter, sample, out, errors, covs, logdets, width):
     """For each row i, x_i = (bias_i, S_i) from its conditional, or its mean if not ``sample``.
 
     precision  fixed + spread_i scaled + own_i + weight_i A_i
@@ -170,7 +170,7 @@ def draw_rows(observed, known, weight, prior, place, sample, out, errors, covs, 
                     for a in range(size):
                         x[a, lane] += prior.spread[row] * draws[a]
                 if sample:
-                    fill_normal(place, observed.first + row, draws)
+                    fill_normal(counter, observed.first + row, draws)
                     for a in range(size):
                         noise[a, lane] = draws[a]
             if len(errors):
@@ -227,7 +227,7 @@ def pack_grams(observed, known, size, width, out):
 
 
 @parallel
-def draw_from_grams(grams, weight, prior, place, out, errors):
+def draw_from_grams(grams, weight, prior, counter, out, errors):
     """``rows.draw_rows`` for rows whose (A_i, h_i) have been summed before, without offsets.
 
     precision  fixed + spread_i scaled + weight_i A_i
@@ -250,6 +250,6 @@ def draw_from_grams(grams, weight, prior, place, out, errors):
             out[i, a] = prior.linear_fixed[a] + s * prior.linear_scaled[a] + w * A[size, a]
             for b in range(a + 1):
                 Q[a, b] = prior.fixed[a, b] + s * prior.scaled[a, b] + w * A[a, b]
-        fill_normal(place, i, noise)
+        fill_normal(counter, i, noise)
         solve_one(Q, out[i], noise, size)
         errors[i] = squared_error(A, out[i], out[i, :0], size)

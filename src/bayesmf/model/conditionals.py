@@ -1,7 +1,7 @@
 """The conditionals of the model, each written once.
 
-The functions over whole sides are what the algorithms call. Those over one row or one W_k are the
-readable form of what the kernels compute, and their oracle in the tests.
+These functions are over whole sides. The same for one row or one W_k, in plain loops, are in
+tests/oracle: what the kernels compute is compared with those.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Array = NDArray[np.float64]
 POINTS: Array = np.empty((0, 0))  # covariances of what is known exactly
 
 
-def hyper(group: Group, own: Array, spread: Array, cov: Array = POINTS) -> NormalWishart:
+def hyper(group: Group, own: Array, weights: Array, cov: Array = POINTS) -> NormalWishart:
     """(mu, Lambda) of a group of columns, given the rows' own values (NormalWishart.posterior).
 
     ``cov`` holds the rows' covariances as lower triangles, or has no rows if they are points.
     """
     assert group.hyper is not None
-    weight, total, scatter = second_moments(group, own, spread, cov)
+    weight, total, scatter = second_moments(group, own, weights, cov)
     return group.hyper.posterior(weight, total, scatter, len(own))
 
 
 def second_moments(
-    group: Group, own: Array, spread: Array, cov: Array
+    group: Group, own: Array, weights: Array, cov: Array
 ) -> tuple[float, Array, Array]:
     """sum w, sum w <x> and sum w <x x'> of a group's columns."""
-    weight, total, scatter = weighted_moments(own, spread, group.first, group.end)
+    weight, total, scatter = weighted_moments(own, weights, group.first, group.end)
     if len(cov):
         columns = slice(group.first, group.end)
-        scatter = scatter + unpack(spread @ cov)[columns, columns]
+        scatter = scatter + unpack(weights @ cov)[columns, columns]
     return weight, total, scatter
 
 
@@ -55,22 +55,21 @@ def trace_with(matrix: Array, cov: Array) -> Array:
     return out
 
 
-def noise(model: Model, counts: NDArray[np.int64], errors: Array, tau: float) -> Gamma:
+def alpha_prior(model: Model, rows: int) -> Gamma:
+    """The prior of alpha_i or beta_j, for so many rows."""
+    return alpha(model, np.zeros(rows, np.int64), np.zeros(rows), 0.0)
+
+
+def alpha(model: Model, counts: NDArray[np.int64], errors: Array, tau: float) -> Gamma:
     """alpha_i ~ Gamma(a + n_i / 2, b + tau / 2 sum_j beta_j e_ij^2), truncated if the model is."""
-    shape = model.hyper.precision_shape + counts / 2
-    rate = model.hyper.precision_rate + tau / 2 * errors
+    shape = model.precision_prior[0] + counts / 2
+    rate = model.precision_prior[1] + tau / 2 * errors
     if model.precision == "truncated":
         return TruncatedGamma(shape, rate, *model.bounds)
     return Gamma(shape, rate)
 
 
-def tau(model: Model, size: int, total: float) -> Gamma:
-    """tau ~ Gamma(a + |Omega| / 2, b + 1/2 sum alpha_i beta_j e_ij^2)."""
-    shape, rate = model.hyper.noise_shape + size / 2, model.hyper.noise_rate + total / 2
-    return Gamma(np.array([shape]), np.array([rate]))
-
-
-def spread(
+def student_scale(
     model: Model, side: Side, group: Group, cov: Array = POINTS, doubt: float = 0.0
 ) -> Gamma:
     """a_i ~ Gamma((nu + d) / 2, (nu + <(U_i - mu)' Lambda (U_i - mu)>) / 2).
@@ -80,20 +79,11 @@ def spread(
     """
     nu = model.hyper.student_degrees
     columns = slice(group.first, group.end)
-    e = side.own[:, columns] - side.mean[columns]
-    form = np.einsum("ia,ab,ib->i", e, side.precision[columns, columns], e) + doubt
+    e = side.own[:, columns] - side.mu[columns]
+    form = np.einsum("ia,ab,ib->i", e, side.Lambda[columns, columns], e) + doubt
     if len(cov):
-        wide = np.zeros_like(side.precision)
-        wide[columns, columns] = side.precision[columns, columns]
+        wide = np.zeros_like(side.Lambda)
+        wide[columns, columns] = side.Lambda[columns, columns]
         form = form + trace_with(wide, cov)
     shape = np.full(len(e), (nu + group.end - group.first) / 2)
     return Gamma(shape, (nu + form) / 2)
-
-
-def noise_prior(model: Model, rows: int) -> Gamma:
-    """Of alpha_i or beta_j."""
-    h = model.hyper
-    shape, rate = np.full(rows, h.precision_shape), np.full(rows, h.precision_rate)
-    if model.precision == "truncated":
-        return TruncatedGamma(shape, rate, *model.bounds)
-    return Gamma(shape, rate)

@@ -33,10 +33,10 @@ class Gaussian:
         """Also the mode."""
         return np.asarray(np.linalg.solve(self.precision, self.linear), float)
 
-    def sample(self, noise: Array) -> Array:
-        """mean + L^-T noise for standard normal noise, precision = L L'."""
+    def sample(self, standard_normals: Array) -> Array:
+        """Returns mean + L^-T standard_normals, where precision = L L'."""
         lower = np.linalg.cholesky(self.precision)
-        shift: Array = solve_triangular(lower, noise, lower=True, trans="T")
+        shift: Array = solve_triangular(lower, standard_normals, lower=True, trans="T")
         return self.mean() + shift
 
     def log_density(self, x: Array) -> float:

@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.choices import BIASES, FEATURES, PRECISIONS, PRIORS, Bias, Features, Precision, Prior
 from bayesmf.errors import DataError
+from bayesmf.model.designs import MOST_DESIGNS, PARTS, Design, Name, RatedSet
 from bayesmf.model.distributions import NormalWishart
+from bayesmf.model.effects import MOST_EFFECTS, Effect
+from bayesmf.model.likelihood import Gaussian, Likelihood
 
-Features = Literal["none", "user-item", "side", "side-only"]
-SideOf = Literal["user", "item", "both"]
-Precision = Literal["constant", "robust", "truncated"]
-Prior = Literal["gaussian", "student-t"]
-Bias = Literal["learned", "fixed", "joint"]
-CHOICES = {
-    "features": ("none", "user-item", "side", "side-only"),
-    "side_of": ("user", "item", "both"),
-    "precision": ("constant", "robust", "truncated"),
-    "prior": ("gaussian", "student-t"),
-    "bias": ("learned", "fixed", "joint"),
-}
+CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES}
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """Fixed numbers at the top of the model; the defaults are the paper's."""
+    """The fixed numbers at the top of the model; the defaults are the paper's."""
 
-    feature_mean: float = 0.0  # mu_0
+    feature_mean: float = 0.0  # mu_0 of the features
     feature_count: float = 1.0  # beta_0
     feature_degrees: float | None = None  # nu_0; None is one more than the dimension
-    feature_scale: float | tuple[float, ...] = 1.0  # the diagonal of scale_0
-    noise_shape: float = 2.0  # of tau
+    feature_scale: float | tuple[float, ...] = 1.0  # the diagonal of W_0
+    noise_shape: float = 2.0  # of tau ~ Gamma(shape, rate)
     noise_rate: float = 2.0
-    precision_shape: float = 2.0  # of alpha_i and beta_j, when they are not constant
-    precision_rate: float = 2.0
     bias_shape: float = 1.0  # of a learned bias precision
     bias_rate: float = 1.0
     bias_mean: float = 0.0  # of a fixed bias prior
     bias_precision: float = 1.0
     student_degrees: float = 4.0  # of a Student-t prior
+
+    def __post_init__(self) -> None:
+        check_number("feature_mean", self.feature_mean)
+        check_number("bias_mean", self.bias_mean)
+        scales = self.feature_scale
+        for value in scales if isinstance(scales, tuple) else (scales,):
+            check_number("feature_scale", value, above=0.0)
+        if self.feature_degrees is not None:
+            check_number("feature_degrees", self.feature_degrees, above=0.0)
+        for name in ("feature_count", "noise_shape", "noise_rate", "bias_shape", "bias_rate",
+                     "bias_precision", "student_degrees"):  # fmt: skip
+            check_number(name, getattr(self, name), above=0.0)
 
 
 @dataclass(frozen=True)
@@ -55,51 +60,114 @@ class Group:
 
 @dataclass(frozen=True)
 class Model:
-    """One member of the family.
+    """One member of the family; the defaults are the best member known.
 
-    Row i of a side is x_i = (bias, features); r_ij ~ N(gamma_i + eta_j + S_i'T_j, alpha_i beta_j
-    tau). ``bias="joint"`` puts bias and features under one Gaussian-Wishart prior, and lets side
-    features shift the bias too; "learned" gives the biases a Normal-Gamma prior of their own.
+    Row i of a side is x_i = (bias, features), and r_ij ~ N(mean + gamma_i + eta_j + S_i'T_j) with
+    precision alpha_i beta_j tau. ``Model.paper`` makes the paper's models.
     """
 
-    rank: int = 20  # number of features
-    features: Features = "side"  # biases only; own; own and side; side alone
-    side_of: SideOf = "user"  # whose rows side features shift
-    side_power: float = 1.0  # p of the weight n^-p of side features
-    precision: Precision = "constant"  # alpha and beta: 1; Gamma; Gamma cut to the bounds
+    rank: int = 20  # number of features; 0 leaves the biases
+    user_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the users' prior mean
+    item_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the items' prior mean
+    own_features: bool = True  # False: rows with a design have no features besides it
+    precision: Precision = "robust"  # of alpha and beta: 1; Gamma; Gamma cut to the bounds
+    precision_prior: tuple[float, float] = (20.0, 20.0)  # shape and rate of alpha and beta
     bounds: tuple[float, float] = (0.5, 2.0)  # of truncated precisions
     prior: Prior = "gaussian"  # of the own features
-    bias: Bias = "learned"  # prior of the biases
-    hyper: Hyper = field(default_factory=Hyper)  # the fixed numbers at the top
+    bias: Bias = "joint"  # prior of the bias: with the features, learned apart, or fixed
+    likelihood: Likelihood = Gaussian()  # how a rating comes from its linear predictor
+    effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
+    hyper: Hyper = Hyper()  # the fixed numbers at the top
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                told = ", ".join(allowed)
-                raise DataError(f"{name}={getattr(self, name)!r}: choose one of {told}")
-        if self.features == "none":
-            object.__setattr__(self, "rank", 0)
-        elif self.rank < 1:
-            raise DataError(f"rank={self.rank}: choose 1 or more, or features='none'")
+        check_whole("rank", self.rank)
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        for name, most in (("user_designs", MOST_DESIGNS), ("item_designs", MOST_DESIGNS),
+                           ("effects", MOST_EFFECTS)):  # fmt: skip
+            check_kind(name, getattr(self, name), (tuple, list), f"a tuple of {name}")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+            if len(getattr(self, name)) > most:
+                raise DataError(f"{len(getattr(self, name))} {name}: choose {most} at most")
+        check_kind("hyper", self.hyper, Hyper, "a Hyper, such as Hyper(noise_shape=1)")
+        for name in ("bounds", "precision_prior"):
+            check_kind(name, getattr(self, name), (tuple, list), "a pair of numbers")
+            if len(getattr(self, name)) != 2:
+                raise DataError(f"{name}={getattr(self, name)}: give two numbers")
+            object.__setattr__(self, name, tuple(float(v) for v in getattr(self, name)))
+        for value in self.precision_prior:
+            check_number("precision_prior", value, above=0.0)
         low, high = self.bounds
         if not 0 <= low < high < float("inf"):
             raise DataError(f"bounds={self.bounds}: choose 0 <= low < high, both finite")
-        if not 0 <= self.side_power <= 2:
-            raise DataError(f"side_power={self.side_power}: choose 0 to 2")
-        if self.features == "side-only" and self.bias == "joint":
+        self._check_designs()
+
+    def _check_designs(self) -> None:
+        if not (self.user_designs or self.item_designs):
+            return
+        if self.first_shifted == self.size:
             raise DataError(
-                "side-only rows have no features to share a prior with their bias; choose "
+                "rank=0 with this bias leaves a design nothing to shift; choose rank=1 or more, "
+                "bias='joint', or no designs"
+            )
+        if not self.own_features and self.bias == "joint":
+            raise DataError(
+                "rows without own features have nothing to share a prior with their bias; choose "
                 "bias='learned' or 'fixed'"
             )
 
     @classmethod
-    def best(cls, rank: int = 20) -> Model:
-        """The best member known: side features of both sides, p = 0.5, robust, joint bias.
+    def paper(
+        cls, features: Features = "side", precision: Precision = "constant", rank: int = 20,
+        **changes: Any,
+    ) -> Model:  # fmt: skip
+        """One of the paper's models.
 
-        Its alpha_i and beta_j ~ Gamma(20, 20), where the paper has Gamma(2, 2).
+        - ``features``: "none" (biases only), "no-side" (U and V), "side" (U, V and W, the features
+          of what a user rated) or "side-only" (W without U).
+        - ``precision``, ``rank``: those of ``Model``.
+        - ``changes``: any other field of ``Model``.
         """
-        hyper = Hyper(precision_shape=20.0, precision_rate=20.0)
-        return cls(rank, "side", "both", 0.5, "robust", bias="joint", hyper=hyper)
+        check_choice("features", features, FEATURES)
+        settings: dict[str, Any] = {
+            "rank": 0 if features == "none" else rank,
+            "user_designs": (RatedSet(1.0),) if features in ("side", "side-only") else (),
+            "item_designs": (),
+            "own_features": features != "side-only",
+            "precision": precision,
+            "precision_prior": (2.0, 2.0),
+            "bias": "learned",
+        }
+        return cls(**{**settings, **changes})
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in fields(self)
+            if getattr(self, one.name) != one.default
+        ]
+        return f"Model({', '.join(changed)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The model as plain values; designs, likelihood and effects by their registered names."""
+        out = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in ("user_designs", "item_designs", "effects"):
+            out[name] = [_part_to_dict(part) for part in out[name]]
+        return {**out, "likelihood": _part_to_dict(self.likelihood), "hyper": asdict(self.hyper)}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Model:
+        """Make the model of ``to_dict`` again, also after JSON has turned tuples into lists."""
+        found = dict(facts)
+        hyper = dict(found["hyper"])
+        if isinstance(hyper.get("feature_scale"), list):
+            hyper["feature_scale"] = tuple(hyper["feature_scale"])
+        found["hyper"] = Hyper(**hyper)
+        for name in ("user_designs", "item_designs"):
+            found[name] = tuple(_part_from_dict("design", part) for part in found[name])
+        found["effects"] = tuple(_part_from_dict("effect", part) for part in found["effects"])
+        found["likelihood"] = _part_from_dict("likelihood", found["likelihood"])
+        return cls(**found)
 
     @property
     def size(self) -> int:
@@ -107,28 +175,36 @@ class Model:
         return self.rank + 1
 
     @property
-    def first_side(self) -> int:
-        """The first column that side features shift."""
+    def first_shifted(self) -> int:
+        """The first column that designs shift."""
         return 0 if self.bias == "joint" else 1
 
-    def has_side(self, side: Literal["user", "item"]) -> bool:
-        """Whether side features shift the rows of this side."""
-        return self.features in ("side", "side-only") and self.side_of in (side, "both")
+    @property
+    def responds(self) -> bool:
+        """Whether rows are drawn given a response of their own instead of the ratings."""
+        return self.likelihood.latent or bool(self.effects)
 
-    def has_own(self, side: Literal["user", "item"]) -> bool:
-        """Whether the rows of this side have features of their own (deltaU = 1)."""
-        return self.features != "none" and not (
-            self.features == "side-only" and self.has_side(side)
-        )
+    def designs(self, side: Name) -> tuple[Design, ...]:
+        """What shifts the rows of this side."""
+        return self.user_designs if side == "user" else self.item_designs
 
-    def groups(self, side: Literal["user", "item"]) -> list[Group]:
+    def has_own(self, side: Name) -> bool:
+        """Whether rows of this side are more than their designs and a bias (the paper's deltaU)."""
+        return self.own_features or not self.designs(side)
+
+    def groups(self, side: Name) -> list[Group]:
         """How the prior of a row falls into independent groups of columns."""
         if self.bias == "joint":
             return [Group(0, self.size, self.wishart(self.size))]
         groups = [Group(0, 1, None if self.bias == "fixed" else self._bias_hyper())]
-        if self.has_own(side):
+        if self.rank and self.has_own(side):
             groups.append(Group(1, self.size, self.wishart(self.rank)))
         return groups
+
+    def design_group(self) -> Group:
+        """The columns of W, and their prior."""
+        first = self.first_shifted
+        return Group(first, self.size, self.wishart(self.size - first))
 
     def wishart(self, size: int) -> NormalWishart:
         """The Gaussian-Wishart prior of a block of features."""
@@ -141,5 +217,37 @@ class Model:
     def _bias_hyper(self) -> NormalWishart:
         """Gamma(a, b) on a precision is the one-dimensional Wishart(1 / 2b, 2a)."""
         h = self.hyper
-        return NormalWishart(np.zeros(1), h.feature_count, np.full((1, 1), 2 * h.bias_rate),
-                             2 * h.bias_shape)  # fmt: skip
+        inverse = np.full((1, 1), 2 * h.bias_rate)
+        return NormalWishart(np.zeros(1), h.feature_count, inverse, 2 * h.bias_shape)
+
+
+def _part_to_dict(part: Any) -> dict[str, Any]:
+    return {"name": part.name, **(asdict(part) if is_dataclass(part) else {})}  # type: ignore[arg-type]
+
+
+def _part_from_dict(kind: str, facts: Mapping[str, Any]) -> Any:
+    settings = dict(facts)
+    name = settings.pop("name")
+    if f"{kind} {name}" not in PARTS:
+        raise DataError(
+            f"the model has the {kind} {name!r}, which is not known here; import the module that "
+            "registers it first"
+        )
+    return PARTS[f"{kind} {name}"](**settings)
+
+
+def without_features(model: Model) -> Model:
+    """The biases of a model alone."""
+    return replace(model, rank=0, user_designs=(), item_designs=())
+
+
+def has_hidden_scales(model: Model) -> bool:
+    """Whether a row has a precision or a Student-t scale that only its own ratings tell."""
+    return model.precision != "constant" or model.prior == "student-t"
+
+
+def check_gaussian(model: Model, algorithm: str) -> None:
+    """Refuse what only sampling can do: latent likelihoods, and effects."""
+    if model.responds:
+        what = "effects" if model.effects else f"the likelihood {model.likelihood.name!r}"
+        raise DataError(f"{algorithm} has no update for {what}; sample the model with Gibbs")

@@ -1,122 +1,73 @@
-"""Everything a chain knows at one moment, and the ratings in the form the kernels take."""
+"""Everything a chain knows at one moment."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
 from bayesmf.kernels.designs import offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
-from bayesmf.kernels.rows import Observed, batches
+from bayesmf.model.data import Data, SideData
+from bayesmf.model.designs import Name
+from bayesmf.model.effects import Parameters
 from bayesmf.model.spec import Model
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
-Name = Literal["user", "item"]
-Values = tuple[Any, ...]
-Work = Callable[..., tuple[Array, ...]]
 
 
-@dataclass(frozen=True)
-class RowPriors:
-    """A Gaussian for each row, known beforehand: x_i ~ N(P_i^-1 h_i, P_i)."""
+@dataclass
+class Shift:
+    """What one design adds to the rows of a side: offset_i = X_i W."""
 
-    precision: Array  # P_i, lower triangles row by row
-    linear: Array  # h_i = P_i times the mean
-
-
-@dataclass(frozen=True)
-class SideData:
-    """The ratings by the rows of one side; an item is a user of the transposed data."""
-
-    name: Name
-    observed: Any  # Observed; an engine may keep it elsewhere
-    counts: NDArray[np.int64]
-    power: float
-    priors: RowPriors | None = None  # in place of the hierarchical prior, which learns
-
-    @property
-    def shrink(self) -> Array:
-        """c_i = n_i^-p, and 0 for a row without ratings."""
-        n = np.maximum(self.counts, 1).astype(float)
-        return np.where(self.counts > 0, n**-self.power, 0.0)
-
-    def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
-        """Arrays with an entry for each row: work(self, *shared, *by_row).
-
-        ``by_row`` are arrays with an entry for each row. What comes out for a row may not depend on
-        the others, so that another engine may do the work in parts of the rows.
-        """
-        return work(self, *shared, *by_row)
-
-    def run_strips(self, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
-        """The same for strips of columns: work(self, first strip, *shared, *by_strip)."""
-        return work(self, 0, *shared, *by_strip)
-
-
-def side_data(rows: Rows, name: Name, mean: float, power: float, first: int = 0) -> SideData:
-    """Rows of one side, of which ``first`` is the number of the first."""
-    order = batches(rows.counts)
-    order.flags.writeable = False  # as the ratings are: the kernels are compiled for that
-    observed = Observed(rows.starts, rows.index, rows.values, mean, order, first)
-    return SideData(name, observed, rows.counts, power)
-
-
-@dataclass(frozen=True)
-class Data:
-    """Training ratings, both ways, centred by their mean."""
-
-    user: SideData
-    item: SideData
-    mean: float
-    size: int
-
-    @classmethod
-    def of(cls, ratings: Ratings, model: Model, mean: float | None = None) -> Data:
-        """Prepare ratings for a model; ``mean`` is that of the training ratings if others are."""
-        mean = ratings.mean if mean is None else mean
-        sides: list[SideData] = []
-        names: tuple[Name, Name] = ("user", "item")
-        for name, rows in zip(names, (ratings.by_user, ratings.by_item), strict=True):
-            sides.append(side_data(rows, name, mean, model.side_power))
-        return cls(sides[0], sides[1], mean, len(ratings))
+    W: Array  # (columns of X, columns of a row)
+    mu: Array  # of the prior of W
+    Lambda: Array
+    offset: Array  # one row for each row of the side
 
 
 @dataclass
 class Side:
     """The parameters of one side."""
 
-    x: Array  # (rows, padded width): bias, features S (own part and offset together), zeros
-    mean: Array  # mu of the own part
-    precision: Array  # Lambda of the own part
-    noise: Array  # alpha_i
-    spread: Array  # Student-t: the precision of row i is this times Lambda
-    W: Array  # (rows of the other side, size), or no rows without side features
-    W_mean: Array
-    W_precision: Array
-    offset: Array  # c_i sum of W over the rated set; no rows without side features
+    x: Array  # (rows, padded width): bias, features S (own part and offsets together), zeros
+    mu: Array  # prior mean of the own part
+    Lambda: Array  # prior precision of the own part
+    alpha: Array  # noise precision of each row: alpha_i of a user, beta_j of an item
+    scale: Array  # Student-t: the prior precision of row i is scale_i Lambda
+    shifts: list[Shift] = field(default_factory=list)  # one for each design
 
     @property
     def size(self) -> int:
         """Columns that are parameters."""
-        return len(self.mean)
+        return len(self.mu)
+
+    @property
+    def offset(self) -> Array:
+        """What all designs together add to each row; no rows if there are no designs."""
+        if not self.shifts:
+            return np.zeros((0, self.size))
+        total = self.shifts[0].offset
+        for shift in self.shifts[1:]:
+            total = total + shift.offset
+        return total
 
     @property
     def own(self) -> Array:
         """U_i = S_i - offset_i, with the bias."""
         values = self.x[:, : self.size]
-        return values - self.offset if len(self.offset) else values
+        return values - self.offset if self.shifts else values
 
     def at(self, rows: NDArray[Any]) -> tuple[Array, Array]:
-        """x and noise of some rows, whose numbers ascend."""
-        return self.x[rows], self.noise[rows]
+        """x and alpha of some rows, whose numbers ascend."""
+        return self.x[rows], self.alpha[rows]
 
     def plain(self) -> Side:
         """The same with all its rows here; an engine may keep them elsewhere."""
@@ -131,6 +82,7 @@ class State:
     item: Side
     tau: float
     sweep: int = 0
+    effects: list[Parameters] = field(default_factory=list)  # one for each effect of the model
 
     def sides(self, name: Name) -> tuple[Side, Side]:
         """The side of this name, and the other."""
@@ -142,18 +94,10 @@ class State:
 
 
 START_SD, START_COUNT = 0.3, 400.0
-START = 48  # the number of the first random stream of a start
-STREAMS = {"rows": 0, "noise": 1, "spread": 2, "hyper": 3, "W": 5, "W_hyper": 6, "W_free": 7,
-           "tau": 40}  # fmt: skip
-
-
-def stream(draws: Draws, side: Name | None, what: str, group: int = 0) -> Draws:
-    """The random numbers of one parameter, of one side unless it is global."""
-    return draws.of(STREAMS[what] + group + (16 if side == "item" else 0))
 
 
 def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
-    """Small random values everywhere, unit precisions.
+    """Draw small random values of everything, with unit precisions.
 
     A block's spread and its prior precision follow one another slowly, so the start matters for
     hundreds of sweeps. Biases begin at a plausible spread, features well below it, rows with few
@@ -161,30 +105,32 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     what they do not. Nothing begins at zero, from which it would hardly move.
     """
     draws = Draws(seed, chain)
-    sides = []
-    for number, (mine, other) in enumerate(((data.user, data.item), (data.item, data.user))):
-        rows, others, size = len(mine.counts), len(other.counts), model.size
-        x = start_rows(model, mine.counts, draws.of(START + number))
-        has_side = model.has_side(mine.name)
-        W = np.zeros((others if has_side else 0, size))
-        if has_side:
-            first = model.first_side
-            sd = START_SD * np.sqrt(other.counts / (other.counts + START_COUNT))
-            W[:, first:] = sd[:, None] * draws.of(START + 2 + number).normals(others, size - first)
-        side = Side(
-            x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows), W, np.zeros(size),
-            np.eye(size), np.zeros((rows if has_side else 0, size)),
-        )  # fmt: skip
-        if has_side:
-            refresh_offset(side, mine)
-            if not model.has_own(mine.name):
-                x[:, 1:size] = side.offset[:, 1:]
-        sides.append(side)
-    return State(sides[0], sides[1], 1.0)
+    user, item = (_start_side(model, mine, draws) for mine in (data.user, data.item))
+    effects = []
+    if data.response is not None:
+        effects = [effect.start(data.response.cells, stream(draws, None, "effect", number))
+                   for number, effect in enumerate(model.effects)]  # fmt: skip
+    return State(user, item, 1.0, effects=effects)
+
+
+def _start_side(model: Model, mine: SideData, draws: Draws) -> Side:
+    rows, size, first = len(mine.counts), model.size, model.first_shifted
+    x = start_rows(model, mine.counts, stream(draws, mine.name, "start_rows"))
+    side = Side(x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows))
+    for number, counts in enumerate(mine.column_counts):
+        W = np.zeros((len(counts), size))
+        sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
+        normals = stream(draws, mine.name, "start_W", number).normals(len(counts), size - first)
+        W[:, first:] = sd[:, None] * normals
+        side.shifts.append(Shift(W, np.zeros(size), np.eye(size), np.zeros((rows, size))))
+    refresh_offsets(side, mine)
+    if not model.has_own(mine.name):
+        x[:, 1:size] = side.offset[:, 1:]
+    return side
 
 
 def start_rows(model: Model, counts: NDArray[np.int64], draws: Draws) -> Array:
-    """Small random values of rows with so many ratings."""
+    """Draw small random values of rows with so many ratings."""
     rows, size = len(counts), model.size
     x = np.zeros((rows, padded(size + 1)))
     sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
@@ -194,53 +140,75 @@ def start_rows(model: Model, counts: NDArray[np.int64], draws: Draws) -> Array:
     return x
 
 
-def refresh_offset(side: Side, data: SideData) -> None:
-    """Compute the offsets of one side from its W."""
-    shared = (strips(side.W), side.W.shape[1])
-    (side.offset,) = data.run(_offsets, shared, (data.shrink,))
+def refresh_offsets(side: Side, data: SideData, only: int | None = None) -> None:
+    """Compute the offsets of one side from W, for all designs or for one of them."""
+    for number, shift in enumerate(side.shifts):
+        if only in (None, number):
+            shared = (number, strips(shift.W), shift.W.shape[1])
+            (shift.offset,) = data.run(_offsets, shared, (data.matrices[number].scale,))
 
 
-def _offsets(data: SideData, cut: Array, columns: int, shrink: Array) -> tuple[Array]:
-    out = np.empty((len(shrink), columns))
-    offsets_of_strips(data.observed, cut, shrink, out)
+def _offsets(data: SideData, number: int, cut: Array, columns: int, scale: Array) -> tuple[Array]:
+    out = np.empty((len(scale), columns))
+    offsets_of_strips(data.pattern(number), cut, scale, out)
     return (out,)
 
 
-def checked_start(start: object, model: Model, data: Data) -> State:
-    """A copy of a state to begin from, or one sentence why it is none of this model and data.
+def check_start(start: object, model: Model, data: Data) -> State:
+    """Return a copy of a state to begin from, or say why it is none of this model and data.
 
     Precisions and scales that the model holds at 1 are put there, offsets computed from W.
     """
     if not isinstance(start, State):
         raise DataError(f"start={start!r}: choose 'random', 'map' or the state of a fit")
     state = copy.deepcopy(start)
-    for mine, other in ((data.user, data.item), (data.item, data.user)):
+    for mine in (data.user, data.item):
         me, _ = state.sides(mine.name)
-        rows, size = len(mine.counts), model.size
-        shapes = {
-            "x": (rows, padded(size + 1)), "mean": (size,), "precision": (size, size),
-            "noise": (rows,), "spread": (rows,), "W_mean": (size,), "W_precision": (size, size),
-            "W": (len(other.counts) if model.has_side(mine.name) else 0, size),
-        }  # fmt: skip
-        for name, shape in shapes.items():
-            if getattr(me, name).shape != shape:
-                raise DataError(
-                    f"the start is of another model or other data: {mine.name}.{name} has shape "
-                    f"{getattr(me, name).shape}, not {shape}"
-                )
+        _check_shapes(me, mine, model)
         if model.precision == "constant":
-            me.noise[:] = 1.0
+            me.alpha[:] = 1.0
         elif model.precision == "truncated":
-            me.noise = np.clip(me.noise, *model.bounds)
+            me.alpha = np.clip(me.alpha, *model.bounds)
         if model.prior == "gaussian":
-            me.spread[:] = 1.0
-        me.offset = np.zeros((rows if len(me.W) else 0, size))
-        if len(me.W):
-            refresh_offset(me, mine)
+            me.scale[:] = 1.0
+        refresh_offsets(me, mine)
+    if len(state.effects) != len(model.effects):
+        raise DataError("the start is of another model: it has other effects")
     return state
 
 
-PARAMETERS = ("mean", "precision", "noise", "spread", "W", "W_mean", "W_precision")
+def _check_shapes(me: Side, mine: SideData, model: Model) -> None:
+    rows, size = len(mine.counts), model.size
+    found = {"x": me.x, "mu": me.mu, "Lambda": me.Lambda, "alpha": me.alpha, "scale": me.scale}
+    shapes: dict[str, tuple[int, ...]] = {
+        "x": (rows, padded(size + 1)), "mu": (size,), "Lambda": (size, size), "alpha": (rows,),
+        "scale": (rows,),
+    }  # fmt: skip
+    if len(me.shifts) != len(mine.column_counts):
+        raise DataError(
+            f"the start is of another model: its {mine.name}s have {len(me.shifts)} designs, not "
+            f"{len(mine.column_counts)}"
+        )
+    for number, (shift, counts) in enumerate(zip(me.shifts, mine.column_counts, strict=True)):
+        key = f"shifts[{number}]"
+        found.update({f"{key}.W": shift.W, f"{key}.mu": shift.mu, f"{key}.Lambda": shift.Lambda})
+        shapes.update({f"{key}.W": (len(counts), size), f"{key}.mu": (size,)})
+        shapes[f"{key}.Lambda"] = (size, size)
+    for name, shape in shapes.items():
+        if found[name].shape != shape:
+            raise DataError(
+                f"the start is of another model or other data: {mine.name}.{name} has shape "
+                f"{found[name].shape}, not {shape}"
+            )
+
+
+PARAMETERS = ("mu", "Lambda", "alpha", "scale")
+
+
+def shift_names(number: int) -> dict[str, str]:
+    """What the arrays of a design are called: W, mu_W, Lambda_W; W_2, mu_W_2, ... of the next."""
+    after = "" if number == 0 else f"_{number + 1}"
+    return {"W": f"W{after}", "mu": f"mu_W{after}", "Lambda": f"Lambda_W{after}"}
 
 
 def to_arrays(state: State) -> dict[str, Array]:
@@ -249,21 +217,38 @@ def to_arrays(state: State) -> dict[str, Array]:
     for name, side in (("user", state.user), ("item", state.item)):
         out[f"{name}.x"] = side.x[:, : side.size]
         out.update({f"{name}.{part}": getattr(side, part) for part in PARAMETERS})
+        for number, shift in enumerate(side.shifts):
+            for part, called in shift_names(number).items():
+                out[f"{name}.{called}"] = getattr(shift, part)
+    for number, parameters in enumerate(state.effects):
+        out.update({f"effect {number}.{key}": values for key, values in parameters.items()})
     return out
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], data: Data | None = None) -> State:
-    """The state of ``to_arrays``; with the data its offsets too, and a chain can go on from it."""
+    """Make the state of ``to_arrays``; with the data its offsets too, so that a chain can go on."""
     sides = []
     for name in ("user", "item"):
-        parts = {part: np.array(arrays[f"{name}.{part}"], float) for part in PARAMETERS}
+        parts: dict[str, Any] = {
+            part: np.array(arrays[f"{name}.{part}"], float) for part in PARAMETERS
+        }
         values = np.asarray(arrays[f"{name}.x"], float)
         rows, size = values.shape
         x = np.zeros((rows, padded(size + 1)))
         x[:, :size] = values
-        has_side = data is not None and len(parts["W"]) > 0
-        side = Side(x=x, offset=np.zeros((rows if has_side else 0, size)), **parts)
-        if data is not None and has_side:
-            refresh_offset(side, data.user if name == "user" else data.item)
+        side = Side(x=x, **parts)
+        while f"{name}.{shift_names(len(side.shifts))['W']}" in arrays:
+            called = shift_names(len(side.shifts))
+            found = {part: np.array(arrays[f"{name}.{key}"], float) for part, key in called.items()}
+            side.shifts.append(Shift(**found, offset=np.zeros((rows, size))))
+        if data is not None:
+            refresh_offsets(side, data.user if name == "user" else data.item)
         sides.append(side)
-    return State(sides[0], sides[1], float(arrays["tau"][0]), int(arrays["sweep"][0]))
+    state = State(sides[0], sides[1], float(arrays["tau"][0]), int(arrays["sweep"][0]))
+    for key, values in arrays.items():
+        if key.startswith("effect "):
+            number, _, parameter = key.removeprefix("effect ").partition(".")
+            while len(state.effects) <= int(number):
+                state.effects.append({})
+            state.effects[int(number)][parameter] = np.array(values, float)
+    return state

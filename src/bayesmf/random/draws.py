@@ -1,4 +1,4 @@
-"""Random numbers by their place: (seed, chain, sweep, parameter)."""
+"""Random numbers by their counter: (seed, chain, sweep, parameter)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from numpy.typing import NDArray
 
 from bayesmf.errors import DataError
 from bayesmf.random import philox
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
 
 Array = NDArray[np.float64]
 KINDS = 4  # streams of one parameter: normals, gammas, uniforms, and one for its kernel
+BLOCKS = 2**8  # parameters times kinds
+LIMITS = {
+    "seed": 2**64,
+    "chain": 2**16,
+    "sweep": 2**32,
+    "parameter": BLOCKS // KINDS,
+    "first": 2**48,
+}
 
 
 @dataclass(frozen=True)
@@ -26,9 +34,7 @@ class Draws:
     first: int = 0  # the row that drawing begins with
 
     def __post_init__(self) -> None:
-        limits = {"seed": 2**64, "chain": 2**16, "sweep": 2**32, "parameter": 2**8 // KINDS,
-                  "first": 2**48}  # fmt: skip
-        for name, limit in limits.items():
+        for name, limit in LIMITS.items():
             if not 0 <= getattr(self, name) < limit:
                 raise DataError(
                     f"{name} {getattr(self, name)}: choose a whole number from 0 to {limit - 1}"
@@ -38,25 +44,31 @@ class Draws:
         """The stream of another parameter."""
         return replace(self, parameter=parameter)
 
-    def place(self, kind: int = 3) -> Place:
+    def counter(self, kind: int = 3) -> Counter:
         """For a kernel that draws by itself."""
         block = self.parameter * KINDS + kind
-        return Place(np.uint64(self.seed), self.chain, block, self.sweep)  # type: ignore[arg-type]
+        return Counter(np.uint64(self.seed), self.chain, block, self.sweep)  # type: ignore[arg-type]
 
     def normals(self, rows: int, columns: int = 1) -> Array:
         """Standard normals."""
         out = np.empty((rows, columns))
-        philox.normals(self.place(0), self.first, out)
+        philox.normals(self.counter(0), self.first, out)
         return out
 
     def gammas(self, shapes: Array) -> Array:
-        """Gamma(shape, 1), one for each shape."""
+        """Gamma(shape, 1), one for each shape; every shape must be positive and finite."""
         out = np.empty(len(shapes))
-        philox.gammas(self.place(1), self.first, shapes, out)
+        philox.gammas(self.counter(1), self.first, shapes, out)
+        wrong = np.flatnonzero(np.isnan(out))
+        if len(wrong):
+            row = wrong[0]
+            raise ValueError(
+                f"the shape of Gamma draw {row} is {shapes[row]}: it must be positive and finite"
+            )
         return out
 
     def uniforms(self, rows: int, columns: int = 1) -> Array:
         """Uniforms on the open unit interval."""
         out = np.empty((rows, columns))
-        philox.uniforms(self.place(2), self.first, out)
+        philox.uniforms(self.counter(2), self.first, out)
         return out

@@ -1,4 +1,4 @@
-"""Philox4x32-10 (Salmon et al. 2011): random numbers as a function of their place.
+"""Philox4x32-10 (Salmon et al. 2011): random numbers as a function of their counter.
 
 A draw is fixed by (seed; row, block, sweep, chain; number within the row), so it does not matter
 who draws it, or when. Uniforms take 64 bits, normals are the inverse distribution function of one
@@ -14,7 +14,7 @@ import numpy as np
 from bayesmf.machine import serial
 
 
-class Place(NamedTuple):
+class Counter(NamedTuple):
     """What a draw depends on besides its row and its number within the row."""
 
     seed: int  # below 2^64
@@ -26,8 +26,8 @@ class Place(NamedTuple):
 U32 = np.uint64(0xFFFFFFFF)
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-S8, S16, S32, S11 = np.uint64(8), np.uint64(16), np.uint64(32), np.uint64(11)
-S24, S48 = np.uint64(24), np.uint64(48)
+S11, S16, S24, S32 = np.uint64(11), np.uint64(16), np.uint64(24), np.uint64(32)
+ATTEMPTS = 1000  # at one Gamma draw
 
 
 @serial
@@ -43,17 +43,17 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @serial
-def bits(place, row, number):
+def bits(counter, row, number):
     """Two independent 64-bit words: numbers 2 ``number`` and 2 ``number`` + 1 of the row.
 
     The counter is (row; number and block; sweep; chain and the row's upper bits), all disjoint.
     """
     r = np.uint64(row)
     c0 = r & U32
-    c1 = (np.uint64(number) & np.uint64(0xFFFFFF)) | (np.uint64(place.block) << S24)
-    c2 = np.uint64(place.sweep) & U32
-    c3 = (np.uint64(place.chain) << S16) | (r >> S32)
-    seed = np.uint64(place.seed)
+    c1 = (np.uint64(number) & np.uint64(0xFFFFFF)) | (np.uint64(counter.block) << S24)
+    c2 = np.uint64(counter.sweep) & U32
+    c3 = (np.uint64(counter.chain) << S16) | (r >> S32)
+    seed = np.uint64(counter.seed)
     a, b, c, d = philox(c0, c1, c2, c3, seed & U32, seed >> S32)
     return a | (b << S32), c | (d << S32)
 
@@ -64,193 +64,108 @@ def to_unit(word):
     return (np.float64(word >> S11) + 0.5) * 1.1102230246251565e-16  # 2^-53
 
 
+# Coefficients of AS 241 from the highest power down: numerator and denominator in the centre,
+# further out, and in the tails.
+CENTRE = (
+    (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
+     13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
+    (5226.495278852545925, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
+     5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
+)  # fmt: skip
+MIDDLE = (
+    (7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177,
+     1.27045825245236838258, 3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959,
+     1.42343711074968357734),
+    (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966,
+     0.14810397642748007459, 0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187,
+     1.0),
+)  # fmt: skip
+TAIL = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386,
+     0.026532189526576123093, 0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699,
+     6.6579046435011037772),
+    (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5,
+     7.868691311456132591e-4, 0.0148753612908506148525, 0.13692988092273580531,
+     0.59983220655588793769, 1.0),
+)  # fmt: skip
+
+
+@serial
+def polynomial(coefficients, r):
+    """A polynomial of degree 7 by Horner's rule."""
+    a, b, c, d, e, f, g, h = coefficients
+    return ((((((a * r + b) * r + c) * r + d) * r + e) * r + f) * r + g) * r + h
+
+
 @serial
 def normal_quantile(p):
     """The standard normal's inverse distribution function (Wichura 1988, AS 241), to 1e-16."""
     q = p - 0.5
     if abs(q) <= 0.425:
         r = 0.180625 - q * q
-        top = (
-            (
-                (
-                    (
-                        (
-                            (2509.0809287301226727 * r + 33430.575583588128105) * r
-                            + 67265.770927008700853
-                        )
-                        * r
-                        + 45921.953931549871457
-                    )
-                    * r
-                    + 13731.693765509461125
-                )
-                * r
-                + 1971.5909503065514427
-            )
-            * r
-            + 133.14166789178437745
-        ) * r + 3.387132872796366608
-        low = (
-            (
-                (
-                    (
-                        (
-                            (5226.495278852545925 * r + 28729.085735721942674) * r
-                            + 39307.89580009271061
-                        )
-                        * r
-                        + 21213.794301586595867
-                    )
-                    * r
-                    + 5394.1960214247511077
-                )
-                * r
-                + 687.1870074920579083
-            )
-            * r
-            + 42.313330701600911252
-        ) * r + 1.0
-        return q * top / low
+        return q * polynomial(CENTRE[0], r) / polynomial(CENTRE[1], r)
     r = np.sqrt(-np.log(p if q < 0.0 else 1.0 - p))
     if r <= 5.0:
-        r -= 1.6
-        top = (
-            (
-                (
-                    (
-                        (
-                            (7.7454501427834140764e-4 * r + 0.0227238449892691845833) * r
-                            + 0.24178072517745061177
-                        )
-                        * r
-                        + 1.27045825245236838258
-                    )
-                    * r
-                    + 3.64784832476320460504
-                )
-                * r
-                + 5.7694972214606914055
-            )
-            * r
-            + 4.6303378461565452959
-        ) * r + 1.42343711074968357734
-        low = (
-            (
-                (
-                    (
-                        (
-                            (1.05075007164441684324e-9 * r + 5.475938084995344946e-4) * r
-                            + 0.0151986665636164571966
-                        )
-                        * r
-                        + 0.14810397642748007459
-                    )
-                    * r
-                    + 0.68976733498510000455
-                )
-                * r
-                + 1.6763848301838038494
-            )
-            * r
-            + 2.05319162663775882187
-        ) * r + 1.0
+        tail = polynomial(MIDDLE[0], r - 1.6) / polynomial(MIDDLE[1], r - 1.6)
     else:
-        r -= 5.0
-        top = (
-            (
-                (
-                    (
-                        (
-                            (2.01033439929228813265e-7 * r + 2.71155556874348757815e-5) * r
-                            + 0.0012426609473880784386
-                        )
-                        * r
-                        + 0.026532189526576123093
-                    )
-                    * r
-                    + 0.29656057182850489123
-                )
-                * r
-                + 1.7848265399172913358
-            )
-            * r
-            + 5.4637849111641143699
-        ) * r + 6.6579046435011037772
-        low = (
-            (
-                (
-                    (
-                        (
-                            (2.04426310338993978564e-15 * r + 1.4215117583164458887e-7) * r
-                            + 1.8463183175100546818e-5
-                        )
-                        * r
-                        + 7.868691311456132591e-4
-                    )
-                    * r
-                    + 0.0148753612908506148525
-                )
-                * r
-                + 0.13692988092273580531
-            )
-            * r
-            + 0.59983220655588793769
-        ) * r + 1.0
-    return -top / low if q < 0.0 else top / low  # fmt: skip
+        tail = polynomial(TAIL[0], r - 5.0) / polynomial(TAIL[1], r - 5.0)
+    return -tail if q < 0.0 else tail
 
 
 @serial
-def fill_uniform(place, row, out):
+def fill_uniform(counter, row, out):
     """The first uniforms of a row."""
     for k in range(0, len(out), 2):
-        a, b = bits(place, row, k // 2)
+        a, b = bits(counter, row, k // 2)
         out[k] = to_unit(a)
         if k + 1 < len(out):
             out[k + 1] = to_unit(b)
 
 
 @serial
-def fill_normal(place, row, out):
+def fill_normal(counter, row, out):
     """The first standard normals of a row."""
-    fill_uniform(place, row, out)
+    fill_uniform(counter, row, out)
     for k in range(len(out)):
         out[k] = normal_quantile(out[k])
 
 
 @serial
-def uniforms(place, first_row, out):
+def uniforms(counter, first_row, out):
     """Row after row of uniforms."""
     for r in range(out.shape[0]):
-        fill_uniform(place, first_row + r, out[r])
+        fill_uniform(counter, first_row + r, out[r])
 
 
 @serial
-def normals(place, first_row, out):
+def normals(counter, first_row, out):
     """Row after row of standard normals."""
     for r in range(out.shape[0]):
-        fill_normal(place, first_row + r, out[r])
+        fill_normal(counter, first_row + r, out[r])
 
 
 @serial
-def gammas(place, first_row, shapes, out):
+def gammas(counter, first_row, shapes, out):
     """One standard Gamma draw a row (Marsaglia & Tsang 2000), by rejection within the row.
 
-    A shape below 1 is drawn one higher and scaled by a uniform's power.
+    A shape below 1 is drawn one higher and scaled by a uniform's power. The draw is NaN where the
+    shape is not a positive finite number, and where ATTEMPTS proposals were rejected; each is
+    accepted with a probability above 0.95, so that this does not happen by chance.
     """
     for r in range(len(out)):
         shape = shapes[r]
+        out[r] = np.nan
+        if not 0.0 < shape < np.inf:
+            continue
         a = shape if shape >= 1.0 else shape + 1.0
         d = a - 1.0 / 3.0
         c = 1.0 / np.sqrt(9.0 * d)
-        number = 1
-        while True:
-            first, second = bits(place, first_row + r, number)
-            number += 1
+        for number in range(1, ATTEMPTS + 1):
+            first, second = bits(counter, first_row + r, number)
             x = normal_quantile(to_unit(first))
             v = (1.0 + c * x) ** 3
             if v > 0.0 and np.log(to_unit(second)) < 0.5 * x * x + d - d * v + d * np.log(v):
+                out[r] = d * v
                 break
-        value = d * v
         if shape < 1.0:
-            value *= to_unit(bits(place, first_row + r, 0)[0]) ** (1.0 / shape)
-        out[r] = value
+            out[r] *= to_unit(bits(counter, first_row + r, 0)[0]) ** (1.0 / shape)

@@ -23,7 +23,8 @@ from bayesmf.inference.target import Target
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data, State, to_arrays
+from bayesmf.model.data import Data
+from bayesmf.model.state import State, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.study.record import Arrays, Recorder, Tell
 from bayesmf.study.results import snake_case
@@ -95,7 +96,7 @@ def _curves(fit: Any) -> Arrays:
 
 def _with_precisions(run: Run, state: State, arrays: Arrays) -> Arrays:
     if "precisions" in run.record:
-        arrays.update(user_precision=state.user.noise, item_precision=state.item.noise)
+        arrays.update(user_precision=state.user.alpha, item_precision=state.item.alpha)
     return arrays
 
 
@@ -114,8 +115,8 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     )
     target, q = recorder.target, fit.q
     covariances = q.covariances("user"), q.covariances("item")
-    variance = prediction_variance(fit.state, *covariances, target.user, target.item)
-    variance += noise_variance(fit.state, target.user, target.item)
+    variance = prediction_variance(fit.state, *covariances, target.cells.user, target.cells.item)
+    variance += noise_variance(fit.state, target.cells.user, target.cells.item)
     mean = target.predict(fit.state)
     facts, arrays = _score(test, bins, mean, variance)
     errors = fit.trace["test rmse"]
@@ -151,8 +152,8 @@ def _maximum(
         state = fit.state
         facts.update(penalty=fit.penalty, sweeps=fit.sweeps)
         arrays.update(_curves(fit))
-    target = Target(test, data)
-    variance = noise_variance(state, target.user, target.item)
+    target = Target(test, data, run.model)
+    variance = noise_variance(state, target.cells.user, target.cells.item)
     more, squares = _score(test, bins, target.predict(state), variance)
     arrays.update(squares)
     if "state" in run.record:
@@ -196,7 +197,7 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
     arrays: Arrays = {"user_count": cut.test.by_user.counts}
     for given in GIVEN:
         data = Data.of(cut.given.select(order < given), run.model, mean)
-        target = Target(cut.test, data)
+        target = Target(cut.test, data, run.model)
         total = np.zeros(len(cut.test))
         for number in range(len(fit.draws)):
             folded = fold_in(run.model, fit.draws[number], data, Draws(parts.seed, number + 1))
@@ -204,7 +205,7 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
         error = total / len(fit.draws) - target.values
         facts["rmse_by_given"][str(given)] = float(np.sqrt(np.mean(error**2)))
         arrays[f"user_squares_{given}"] = np.bincount(
-            target.user, error**2, minlength=cut.test.n_users
+            target.cells.user, error**2, minlength=cut.test.n_users
         )
     return facts, arrays
 

@@ -12,7 +12,8 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.target import Target
-from bayesmf.model.state import Data, State
+from bayesmf.model.data import Data
+from bayesmf.model.state import State
 from bayesmf.study.specs import Run
 
 Array = NDArray[np.float64]
@@ -30,8 +31,8 @@ class Recorder:
         self, run: Run, data: Data, train: Ratings, test: Ratings, bins: FrequencyBins, tell: Tell
     ) -> None:
         self.run, self.bins, self.tell = run, bins, tell
-        self.target = Target(test, data)
-        self.parts = {"train": Target(train, data), "test": self.target}
+        self.target = Target(test, data, run.model)
+        self.parts = {"train": Target(train, data, run.model), "test": self.target}
         self.averages = run.kind == "gibbs"
         self.curves: dict[str, list[Any]] = {}
         self.scatter: Arrays = {}
@@ -53,9 +54,9 @@ class Recorder:
         self._add("by_bin", self.bins.rmse(mean - self.target.values))
         if self.run.model.precision != "constant":
             for side in ("user", "item"):
-                noise = getattr(state, side).noise
-                self._add(f"{side}_precision_quantiles", np.quantile(noise, QUANTILES))
-                self._add(f"{side}_precision_traces", noise[self.traced[side]])
+                alpha = getattr(state, side).alpha
+                self._add(f"{side}_precision_quantiles", np.quantile(alpha, QUANTILES))
+                self._add(f"{side}_precision_traces", alpha[self.traced[side]])
         if "correlation" in self.run.record:
             self._correlate(state, progress.sweep)
         if "variance" in self.run.record and kept:
@@ -69,18 +70,18 @@ class Recorder:
         for part, target in self.parts.items():
             squares = (target.predict(state) - target.values) ** 2
             weight = {
-                "user": state.tau * state.item.noise[target.item],
-                "item": state.tau * state.user.noise[target.user],
+                "user": state.tau * state.item.alpha[target.cells.item],
+                "item": state.tau * state.user.alpha[target.cells.user],
             }
-            for side, index in (("user", target.user), ("item", target.item)):
-                noise = getattr(state, side).noise
-                count = np.bincount(index, minlength=len(noise))
-                total = np.bincount(index, squares * weight[side], minlength=len(noise))
+            for side, index in (("user", target.cells.user), ("item", target.cells.item)):
+                alpha = getattr(state, side).alpha
+                count = np.bincount(index, minlength=len(alpha))
+                total = np.bincount(index, squares * weight[side], minlength=len(alpha))
                 seen = (count > 0) & (total > 0)
                 error = total[seen] / count[seen]
-                self._add(f"correlation_{side}_{part}", log_correlation(noise[seen], error))
+                self._add(f"correlation_{side}_{part}", log_correlation(alpha[seen], error))
                 if sweep == SCATTER_AT:
-                    self.scatter[f"scatter_{side}_{part}"] = np.array([noise[seen], error])
+                    self.scatter[f"scatter_{side}_{part}"] = np.array([alpha[seen], error])
 
     def _add_user_features(self, state: State) -> None:
         x = state.user.x[:, 1 : state.user.size]
@@ -98,9 +99,9 @@ class Recorder:
         return {**out, **self.scatter}
 
 
-def log_correlation(noise: Array, error: Array) -> float:
+def log_correlation(precision: Array, error: Array) -> float:
     """Correlate minus log precision and log error; NaN where one of them does not vary."""
-    x, y = -np.log(noise), np.log(error)
+    x, y = -np.log(precision), np.log(error)
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(np.corrcoef(x, y)[0, 1])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bayesmf.choices import FEATURES, PRECISIONS, Features, Inference, Precision
 from bayesmf.errors import DataError
+from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Model
 
 Kind = Inference | Literal["cold-start"]
@@ -57,7 +58,12 @@ class Run:
 
     def describe(self) -> dict[str, Any]:
         """Describe the run for its result file."""
-        return {**asdict(self), "settings": dict(self.settings), "record": sorted(self.record)}
+        changed = {
+            "model": self.model.to_dict(),
+            "settings": dict(self.settings),
+            "record": sorted(self.record),
+        }
+        return {**vars(self), **changed}
 
     @property
     def needs(self) -> list[str]:
@@ -75,8 +81,8 @@ class Run:
                 return COSTS["coordinate"][self.features]
             return COSTS["momentum"][self.features] * float(self.settings["sweeps"])
         if self.kind == "vi":
-            sweeps = float(self.settings["updates"])
-            return COSTS["vi"][self.features] * sweeps + (80.0 if truncated else 0.0)
+            cost = COSTS["vi"][self.features] * float(self.settings["sweeps"])
+            return cost + (80.0 if truncated else 0.0)
         slow = 1.5 if truncated and self.features != "side-only" else 1.0
         folding = 1.8 if self.kind == "cold-start" else 1.0
         return COSTS["gibbs"][self.features] * slow * folding * float(self.settings["sweeps"])
@@ -94,8 +100,7 @@ def paper_model(
     features: Features, precision: Precision, lengths: Lengths, width: float = 2.0
 ) -> Model:
     """A model of the paper's; ``width`` is n of the bounds 1/n and n of truncated precisions."""
-    kind: Any = "user-item" if features == "no-side" else features
-    return Model(lengths.rank, kind, precision=precision, bounds=(1 / width, width))
+    return Model.paper(features, precision, lengths.rank, bounds=(1 / width, width))
 
 
 def gibbs(features: Features, precision: Precision, lengths: Lengths) -> Run:
@@ -116,7 +121,10 @@ def gibbs(features: Features, precision: Precision, lengths: Lengths) -> Run:
 
 def both_sides_model(precision: Precision, lengths: Lengths) -> Model:
     """Rated-set features of users and items, p = 1/2, and a joint bias, with the paper's priors."""
-    return Model(lengths.rank, "side", "both", 0.5, precision, bias="joint")
+    designs = (RatedSet(0.5),)
+    return Model.paper(
+        "side", precision, lengths.rank, user_designs=designs, item_designs=designs, bias="joint"
+    )
 
 
 def both_sides(precision: Precision, lengths: Lengths) -> Run:
@@ -155,7 +163,7 @@ def vi(
 ) -> Run:
     """A run of variational inference from MAP by coordinates; ``printed``: as the paper has it."""
     name = "vi"
-    settings: dict[str, Any] = {"updates": lengths.updates, "tolerance": 0.0, "prior": prior}
+    settings: dict[str, Any] = {"sweeps": lengths.updates, "tolerance": 0.0, "prior": prior}
     record = set()
     if printed:
         name, settings["moments"] = "vi-printed", "first"

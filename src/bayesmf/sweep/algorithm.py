@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.choices import Form
 from bayesmf.model.conditionals import POINTS
-from bayesmf.model.state import Name, stream
+from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
+from bayesmf.random.philox import Counter
+from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
-Form = Literal["centred", "non-centred", "interwoven"]
 NO_VALUES: Array = np.empty(0)
+NO_DRAWS = Draws(0).counter()
 
 
 @dataclass
@@ -26,8 +28,8 @@ class Covariances:
     logdet: Array = field(default_factory=lambda: NO_VALUES)  # of own
     offset: Array = field(default_factory=lambda: POINTS)  # of the offset
     total: Array = field(default_factory=lambda: POINTS)  # of the row
-    W: Array = field(default_factory=lambda: POINTS)
-    W_logdet: Array = field(default_factory=lambda: NO_VALUES)
+    W: list[Array] = field(default_factory=list)  # of each design's W_k
+    W_logdet: list[Array] = field(default_factory=list)
 
 
 class Algorithm(Protocol):
@@ -39,16 +41,16 @@ class Algorithm(Protocol):
     def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
         """The value to go on with."""
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """The random numbers of a kernel."""
 
     def covariances(self, side: Name) -> Covariances:
         """Where the rows' covariances are kept, if they are."""
 
-    def known(self, side: Name) -> Covariances:
+    def seen_covariances(self, side: Name) -> Covariances:
         """What the updates of other blocks see of them."""
 
-    def updated(self, what: str) -> None:
+    def note_update(self, what: str) -> None:
         """Called after each block."""
 
 
@@ -64,21 +66,18 @@ class Sampling:
         """A draw."""
         return conditional.sample(stream(self.draws, side, what, group))
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """The random numbers of a kernel."""
-        return stream(self.draws, side, what).place()
+        return stream(self.draws, side, what, group).counter()
 
     def covariances(self, side: Name) -> Covariances:
         """A draw is a point."""
         return Covariances()
 
-    known = covariances
+    seen_covariances = covariances
 
-    def updated(self, what: str) -> None:
-        """Nothing to do."""
-
-
-NO_DRAWS = Draws(0).place()
+    def note_update(self, what: str) -> None:
+        """Nothing is noted."""
 
 
 class Modes:
@@ -91,7 +90,7 @@ class Modes:
         """Hyper-parameters are fixed penalties here."""
         raise NotImplementedError
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """Nothing is drawn."""
         return NO_DRAWS
 
@@ -99,7 +98,7 @@ class Modes:
         """A mode is a point."""
         return Covariances()
 
-    known = covariances
+    seen_covariances = covariances
 
-    def updated(self, what: str) -> None:
-        """Nothing to do."""
+    def note_update(self, what: str) -> None:
+        """Nothing is noted."""

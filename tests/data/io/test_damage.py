@@ -21,8 +21,10 @@ def good(form: str, folder) -> bytes:
     n = range(60)
     ratings = Ratings.from_triplets(
         users=[f"user {k % 7}" for k in n] if form != ".txt" else [k % 7 for k in n],
-        items=[k // 7 for k in n], ratings=[1 + k % 5 for k in n], times=[10**9 + k for k in n],
-    )  # fmt: skip
+        items=[k // 7 for k in n],
+        ratings=[1 + k % 5 for k in n],
+        times=[10**9 + k for k in n],
+    )
     if form in (".csv", ".tsv", ".parquet", ".csv.gz"):
         write(ratings, folder / f"good{form}")
         return (folder / f"good{form}").read_bytes()

@@ -109,14 +109,16 @@ def test_large_files_are_cut_between_records(put):
     expected = Ratings.from_triplets(
         users=users, items=items, ratings=[1 + k % 5 for k in range(n)]
     )
-    rows = [(str(u), str(i), str(1 + k % 5)) for k, (u, i) in
-            enumerate(zip(users, items, strict=True))]  # fmt: skip
+    rows = [
+        (str(u), str(i), str(1 + k % 5)) for k, (u, i) in enumerate(zip(users, items, strict=True))
+    ]
     for separator in ("::", "\t", " ", "   "):
         text = "\n".join(separator.join(row) for row in rows)
         assert load(put(text)) == expected
     quoted = "user,note,item,rating\n" + "\n".join(
-        f'{u},"a\nb, ""c"" {k}",{i},{1 + k % 5}' for k, (u, i) in
-        enumerate(zip(users, items, strict=True)))  # fmt: skip
+        f'{u},"a\nb, ""c"" {k}",{i},{1 + k % 5}'
+        for k, (u, i) in enumerate(zip(users, items, strict=True))
+    )
     assert len(quoted) > 1 << 20
     assert load(put(quoted)) == expected
 
@@ -168,8 +170,13 @@ def test_archives_are_known_by_their_content(put):
 
 
 def test_parquet_keeps_types(put):
-    table = pa.table({"user": ["1", "1", "2"], "item": pa.array([10, 11, 10], pa.int16()),
-                      "rating": pa.array([4, 5, 3], pa.float32())})  # fmt: skip
+    table = pa.table(
+        {
+            "user": ["1", "1", "2"],
+            "item": pa.array([10, 11, 10], pa.int16()),
+            "rating": pa.array([4, 5, 3], pa.float32()),
+        }
+    )
     file = io.BytesIO()
     pq.write_table(table, file)
     expected = Ratings.from_triplets(users=["1", "1", "2"], items=[10, 11, 10], ratings=[4, 5, 3])
@@ -193,7 +200,7 @@ def test_ids_are_kept_as_given(put):
     assert users("9223372036854775808,1,3\n1,1,4\n") == ["1", "9223372036854775808"]
     assert users("7,1,3\nx,1,4\n", ids="text") == ["7", "x"]
     assert users("7,1,3\n8,1,4\n", ids="text") == ["7", "8"]
-    assert users('" a",1,3\n"b ",1,4\n') == [" a", "b "]
+    assert users("a-b,1,3\nb c,1,4\n") == ["a-b", "b c"]
 
 
 def test_latin_1_is_read(put):
@@ -211,8 +218,11 @@ def test_paths_that_are_no_files(tmp_path):
         load(tmp_path)
     with pytest.raises(DataError, match="ids='number'"):
         load("demo", ids="number")
-    with pytest.raises(DataError, match="demo is generated, not read"):
+    with pytest.raises(DataError, match="demo is generated, not read; leave out scale=$"):
         load("demo", scale="1:3")
+    with pytest.raises(DataError, match="leave out header=True and ids=$"):
+        load("demo", header=True, ids=("text", "auto"))
+    assert load("demo", ids=("auto", "auto"), duplicates="error").name == "demo"
     with pytest.raises(DataError, match="neither a file"):
         load("x" * 300)
 

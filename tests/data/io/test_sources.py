@@ -128,7 +128,7 @@ def test_a_broken_transfer_resumes_by_itself(named, tmp_path):
 
 def test_a_transfer_that_keeps_breaking_goes_on_next_time(named, tmp_path):
     named.cut = 3
-    with pytest.raises(DataError, match=r"broke off after [\d,]+ bytes; run the same command"):
+    with pytest.raises(DataError, match=r"broke off after [\d,]+ bytes; try again to continue"):
         load("ml-1m")
     assert cached(tmp_path) == ["ml-1m.zip.part"]
     so_far = (tmp_path / "cache" / "ml-1m.zip.part").stat().st_size

@@ -1,4 +1,4 @@
-"""Bytes from a plain, gzip, bzip2 or zip file, told apart by their content, not their name."""
+"""Bytes from a plain, gzip, bzip2 or zip file, recognised by its content and not its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 
 GZIP, BZIP2, ZIP, PARQUET = b"\x1f\x8b", b"BZh", b"PK\x03\x04", b"PAR1"
 HEAD = 1 << 16
@@ -35,11 +35,11 @@ class Source:
 
     name: str  # for messages
     open: Callable[[], AbstractContextManager[IO[bytes]]]
-    path: Path | None  # where it lies as it is, if nothing needs unpacking
+    path: Path | None  # of the file itself, if nothing needs unpacking
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[IO[bytes]]:
-        """Open it, and turn what damaged archives raise into one sentence."""
+        """Open the source, and turn what damaged archives raise into one sentence."""
         try:
             with self.open() as stream:
                 yield stream
@@ -57,13 +57,16 @@ class Source:
             raise DataError(f"{self.name}: cannot be read ({error}); check the file") from None
 
     def head(self) -> bytes:
-        """The first bytes, enough to recognise a format."""
+        """Read the first bytes, enough to recognise a format."""
         with self.reading() as stream:
             return stream.read(HEAD)
 
 
 def open_source(path: Path, member: str | None = None) -> Source:
-    """Find the table at ``path``, through gzip, bzip2 and zip."""
+    """Find the table at ``path``, inside gzip, bzip2 and zip if need be.
+
+    ``member`` says which file of a zip archive it is.
+    """
     if os.path.isdir(path):
         raise DataError(f"{path} is a folder; give the ratings file inside it")
     if not os.path.isfile(path):
@@ -78,21 +81,24 @@ def open_source(path: Path, member: str | None = None) -> Source:
         if magic.startswith(ZIP):
             source, member = _inside_zip(source, member), None
         elif magic.startswith(GZIP):
-            source = _unpacked(source, gzip.open)
+            source = _unpack(source, gzip.open)
         elif magic.startswith(BZIP2):
-            source = _unpacked(source, bz2.open)
+            source = _unpack(source, bz2.open)
     if member is not None:
-        raise DataError(f"{path} is not a zip archive, so it has no member {member!r}")
+        raise DataError(
+            f"{path} is not a zip archive, so it has no member {member!r}; leave out "
+            f"{Option('member')}"
+        )
     return source
 
 
-def _unpacked(source: Source, opener: Callable[..., Any]) -> Source:
+def _unpack(source: Source, opener: Callable[..., Any]) -> Source:
     @contextlib.contextmanager
-    def unpack() -> Iterator[IO[bytes]]:
+    def open_packed() -> Iterator[IO[bytes]]:
         with source.open() as packed, opener(packed, "rb") as stream:
             yield stream
 
-    return Source(source.name, unpack, None)
+    return Source(source.name, open_packed, None)
 
 
 def _inside_zip(source: Source, member: str | None) -> Source:
@@ -102,12 +108,12 @@ def _inside_zip(source: Source, member: str | None) -> Source:
     if member is None:
         member = _choose(source.name, names)
     elif member not in names:
-        raise DataError(f"{source.name}: no member {member!r}; it holds {_listed(names)}")
+        raise DataError(f"{source.name}: no member {member!r}; it holds {_list(names)}")
     if entries[member].flag_bits & 1:
         raise DataError(f"{source.name}: {member!r} is encrypted; unpack it first")
 
     @contextlib.contextmanager
-    def unpack() -> Iterator[IO[bytes]]:
+    def open_member() -> Iterator[IO[bytes]]:
         with (
             source.open() as packed,
             zipfile.ZipFile(packed) as archive,
@@ -115,21 +121,23 @@ def _inside_zip(source: Source, member: str | None) -> Source:
         ):
             yield stream
 
-    return Source(f"{source.name}/{member}", unpack, None)
+    return Source(f"{source.name}/{member}", open_member, None)
 
 
 def _choose(name: str, names: list[str]) -> str:
-    """The one member that can be the ratings: called so, or the only table."""
+    """Choose the one member that can be the ratings: called so, or the only table."""
     tables = [n for n in names if _is_table(PurePosixPath(n))]
     called = [n for n in tables if PurePosixPath(n).name.split(".")[0].casefold() == "ratings"]
     candidates = called or tables
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        raise DataError(f"{name}: holds no table of ratings, only {_listed(names)}")
+        raise DataError(
+            f"{name}: the archive holds no table of ratings, only {_list(names)}; give another one"
+        )
     raise DataError(
-        f"{name}: several members could be the ratings: {_listed(candidates)}; choose with "
-        "--member NAME (member= in Python)"
+        f"{name}: several members could be the ratings: {_list(candidates)}; choose with "
+        f"{Option('member', 'NAME')}"
     )
 
 
@@ -142,12 +150,12 @@ def _is_table(path: PurePosixPath) -> bool:
     return bool(suffixes) and suffixes[-1] in TABLES
 
 
-def _listed(names: list[str]) -> str:
+def _list(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:6])
     return shown + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
 
 
-def in_memory(source: Source) -> io.BytesIO:
-    """The whole content, for formats that must seek."""
+def read_all(source: Source) -> io.BytesIO:
+    """Read the whole content, for formats that must seek."""
     with source.reading() as stream:
         return io.BytesIO(stream.read())

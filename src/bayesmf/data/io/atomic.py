@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option, clause
 
 try:
     import fcntl
 except ImportError:  # Windows: a second process is not noticed there
     fcntl = None  # type: ignore[assignment]
 
-OVERWRITE = "choose another name, or allow --overwrite (overwrite=True in Python)"
+OVERWRITE = "choose another name" + clause(f", or allow {Option('overwrite', True)}")
 REMEDIES = {
     "ENOSPC": "free some space, or choose another place",
     "EDQUOT": "free some space, or choose another place",
@@ -31,8 +31,8 @@ REMEDIES = {
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path``; on success it becomes ``path``, on failure nothing does."""
-    with _explained(path):
+    """Yield a temporary name beside ``path``, which becomes ``path`` if all goes well."""
+    with _explaining(path):
         if path.is_dir():
             raise DataError(f"{path} is a folder; choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,30 +51,30 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(
     path: Path, replaces: Callable[[Path], bool] | None = None, remedy: str = OVERWRITE
 ) -> Iterator[Path]:
-    """A temporary folder that becomes ``path``, if ``check_folder`` allows it."""
+    """Yield a temporary folder, which becomes ``path`` if ``check_folder`` allows it."""
     check_folder(path, replaces, remedy)
-    with _explained(path):
+    with _explaining(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         try:
-            yield made
-            for inside in made.rglob("*"):
+            yield temporary
+            for inside in temporary.rglob("*"):
                 if inside.is_file():
                     _settle(inside)
-            os.chmod(made, 0o777 & ~_umask())
+            os.chmod(temporary, 0o777 & ~_umask())
             if path.exists():
-                aside = made.with_name(made.name + ".old")
+                aside = temporary.with_name(temporary.name + ".old")
                 os.replace(path, aside)
-                os.replace(made, path)
+                os.replace(temporary, path)
                 shutil.rmtree(aside)
             else:
-                os.replace(made, path)
+                os.replace(temporary, path)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _settle(path: Path) -> None:
-    """On the disk before it gets its name, so that a power cut cannot leave an empty file."""
+    """Force a file to the disk before it gets its name: a power cut must not leave it empty."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -85,27 +85,26 @@ def _settle(path: Path) -> None:
 def check_folder(
     path: Path, replaces: Callable[[Path], bool] | None = None, remedy: str = OVERWRITE
 ) -> None:
-    """Refuse a place that holds anything, unless it is a folder that ``replaces`` recognises.
+    """Refuse a folder that holds anything, unless ``replaces`` says that it may be replaced.
 
     A place where nothing can be written is refused, too: now, and not after hours of work.
+    ``remedy`` ends the message about a folder that is not empty.
     """
-    with _explained(path):
+    with _explaining(path):
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise DataError(f"{path} exists and is not a folder; choose another place")
         if path.exists() and any(path.iterdir()):
             if replaces is None:
                 raise DataError(f"{path} exists already; {remedy}")
             if not replaces(path):
-                raise DataError(
-                    f"{path} holds other files, which --overwrite does not delete; choose another "
-                    "folder"
-                )
+                kept = clause(f", which {Option('overwrite', True)} does not delete")
+                raise DataError(f"{path} holds other files{kept}; choose another folder")
         check_place(path)
 
 
 def check_place(path: Path) -> None:
     """Refuse a name beside which nothing can be written."""
-    with _explained(path):
+    with _explaining(path):
         above = path.absolute().parent
         while not above.exists():
             above = above.parent
@@ -114,11 +113,12 @@ def check_place(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, who: str) -> Iterator[None]:
-    """Make a folder if need be, and refuse it while another process holds it.
+    """Make a folder if need be and hold it, or refuse it while another process holds it.
 
-    The system lets go of the lock when its holder dies, however that comes.
+    ``who`` names that process in the message. The system releases the lock when its holder dies,
+    in whatever way.
     """
-    with _explained(folder):
+    with _explaining(folder):
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise DataError(f"{folder} exists and is not a folder; choose another place")
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,8 @@ def locked(folder: Path, who: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explaining(path: Path) -> Iterator[None]:
+    """Turn an error of the system into one sentence."""
     try:
         yield
     except OSError as error:
@@ -145,7 +146,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> DataError:
-    """What was in the way, and what to do about it."""
+    """Return the error that says what was in the way, and what to do about it."""
     name = errno.errorcode.get(error.errno or 0, "")
     why = error.strerror or str(error)
     if name in ("ENOTDIR", "EEXIST"):
@@ -163,7 +164,7 @@ def _umask() -> int:
 
 
 def to_json(facts: Any, indent: int | None = None, sort_keys: bool = False) -> str:
-    """JSON; a number that is not finite becomes null."""
+    """Write JSON, in which a number that is not finite becomes null."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):

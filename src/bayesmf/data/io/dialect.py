@@ -1,4 +1,4 @@
-"""How a text file of ratings is laid out, found out from its first lines."""
+"""How a text file of ratings is laid out, as its first lines show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from bayesmf.data.io.archive import HEAD
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
 NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space"}
@@ -38,12 +38,13 @@ class Dialect:
         """Whether fields may be in quotes."""
         return takes_quotes(self.separator)
 
-    def named(self) -> str:
+    @property
+    def separator_name(self) -> str:
         """The separator in words."""
         return NAMES.get(self.separator, repr(self.separator))
 
     def parse(self, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
-        """Every record after the header with the number of its first line; slow."""
+        """Yield every record after the header with the number of its first line; this is slow."""
         for _ in range(self.skip):
             text.readline()
         for line, fields in parse(text, self.separator, self.escaped):
@@ -53,7 +54,11 @@ class Dialect:
 def sniff(
     name: str, head: bytes, separator: str | None, header: bool | None, least: int = 3
 ) -> Dialect:
-    """Separator, number of fields (``least`` or more) and header of the file with this ``head``."""
+    """Find out the layout of a file that begins with ``head``.
+
+    A record has ``least`` or more fields. ``separator`` and ``header`` are taken as given unless
+    they are None. ``name`` begins the messages.
+    """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{name}: the text is UTF-16; save it as UTF-8")
     what = "rating" if least == 3 else "pair"
@@ -64,7 +69,7 @@ def sniff(
             f"{name}: the file is not text (nor parquet, gzip, bzip2 or zip); "
             "give a ratings table as csv, tsv or parquet"
         )
-    text = _decoded(head)
+    text = _decode(head)
     start = BLANK_LINES.match(text)
     assert start is not None  # it matches nothing, too
     blank, text = len(start[0].splitlines()), text[start.end() :]
@@ -78,7 +83,7 @@ def sniff(
         raise DataError(
             f"{name}, line {blank + 1}: {short(first_line)} does not split into user"
             f"{', item and rating' if least == 3 else ' and item'}; separate them by commas, tabs, "
-            "'::' or spaces, or give --separator"
+            f"'::' or spaces, or give {Option('separator', 'TEXT')}"
         )
     sample, escaped = samples[separator], escapes(text.encode(), separator)
     first = sample[0][1]
@@ -93,7 +98,7 @@ def sniff(
 
 
 def parse(text: IO[str], separator: str, escaped: bool) -> Iterator[tuple[int, list[str]]]:
-    """Every record that is not an empty line, with the number of its first line."""
+    """Yield every record that is not an empty line, with the number of its first line."""
     csv.field_size_limit(1 << 30)
     if takes_quotes(separator):
         reader = csv.reader(text, delimiter=separator, escapechar="\\" if escaped else None)
@@ -110,26 +115,26 @@ def parse(text: IO[str], separator: str, escaped: bool) -> Iterator[tuple[int, l
 
 
 def takes_quotes(separator: str) -> bool:
-    """Whether fields may be in quotes; formats with '::' or spaces know no quotes."""
+    """Whether fields may be in quotes: files with '::' or spaces know no quotes."""
     return len(separator) == 1 and separator.isascii() and separator != " "
 
 
 def escapes(text: bytes, separator: str) -> bool:
     """Whether quotes inside quotes are written \\" here.
 
-    A field may also just end in a backslash, so only \\" with more of the field behind it tells.
+    A field may also just end in a backslash, so only \\" with more of the field after it counts.
     """
     behind = rb'[^"\r\n' + re.escape(separator.encode()) + b"]"
     return b'\\"' in text and re.search(rb'\\"' + behind, text) is not None
 
 
 def short(text: str, most: int = 40) -> str:
-    """A value for a message, in quotes and not too long."""
+    """Quote a value for a message, and cut it if it is long."""
     return repr(text if len(text) <= most else text[: most - 3] + "...")
 
 
-def _decoded(head: bytes) -> str:
-    """The head as UTF-8, of which the last character may be cut, or else as Latin-1."""
+def _decode(head: bytes) -> str:
+    """Decode as UTF-8, of which the last character may be cut, or else as Latin-1."""
     try:
         return codecs.getincrementaldecoder("utf-8-sig")().decode(head)
     except UnicodeDecodeError:
@@ -137,7 +142,7 @@ def _decoded(head: bytes) -> str:
 
 
 def _sample(text: str, separator: str, whole: bool) -> list[tuple[int, list[str]]]:
-    """The first records under a separator; the last of a text that was cut may be half a one."""
+    """Parse the first records; the last one of a text that was cut may be incomplete."""
     escaped = escapes(text.encode(), separator)
     records = parse(io.StringIO(text, newline=""), separator, escaped)
     sample = list(itertools.islice(records, SAMPLE_RECORDS))
@@ -145,9 +150,10 @@ def _sample(text: str, separator: str, whole: bool) -> list[tuple[int, list[str]
 
 
 def _separator(samples: Mapping[str, list[tuple[int, list[str]]]], least: int) -> str | None:
-    """The first that cuts all records alike, into enough fields; else the first line.
+    """Choose the first separator that cuts all records into equally many fields, and enough.
 
-    Spaces come last: a table with another separator may well have blanks in its fields.
+    If none does, the first that cuts the first record so is chosen. Spaces come last, as a table
+    with another separator may well have blanks in its fields.
     """
     usable = [s for s, sample in samples.items() if sample and len(sample[0][1]) >= least]
     if len(usable) > 1 and " " in usable:

@@ -13,11 +13,11 @@ from bayesmf.data.io.atomic import unwritable
 from bayesmf.errors import DataError
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes so far and, if the server tells, the bytes in all."""
+"""Is called with the bytes so far and, if the server says it, the bytes in all."""
 
 
 class Unreachable(DataError):
-    """The server cannot be had; the caller knows how to do without it."""
+    """The server cannot be reached; the caller knows how to do without it."""
 
 
 TRIES = 3
@@ -28,7 +28,7 @@ TIMEOUT = (10, 30)  # seconds to connect, and between two packets
 def download(url: str, path: Path, known_hash: str | None, progress: Progress | None) -> Path:
     """Fetch ``url`` into ``path`` unless it is there already with the right hash.
 
-    A transfer that breaks off leaves ``path``.part, from which the next call goes on.
+    A transfer that breaks off leaves ``path``.part, and the next call continues from there.
     """
     import pooch
     import requests
@@ -54,7 +54,7 @@ def download(url: str, path: Path, known_hash: str | None, progress: Progress | 
 
 
 def wrong_checksum(url: str) -> DataError:
-    """The error for a file that arrived whole but is not the one that was published."""
+    """Return the error for a file that arrived whole but is not the one that was published."""
     return DataError(
         f"{url}: the checksum of what arrived is not the published one, so it was thrown away; "
         "try again later or fetch the file by hand"
@@ -77,8 +77,8 @@ def _fetch(url: str, part: Path, progress: Progress | None) -> None:
                 raise Unreachable(f"cannot reach {urlsplit(url).netloc}") from None
             if attempt == TRIES - 1:
                 raise DataError(
-                    f"{url}: the transfer broke off after {part.stat().st_size:,} bytes; run the "
-                    "same command again to go on from there"
+                    f"{url}: the transfer broke off after {part.stat().st_size:,} bytes; try "
+                    "again to continue from there"
                 ) from None
 
 

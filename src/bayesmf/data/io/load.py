@@ -1,20 +1,22 @@
-"""Ratings by name or by path: where to look, and what to fetch."""
+"""Ratings by the name of a data set or by the path of a file."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data.io.archive import open_source
 from bayesmf.data.io.datasets import DATASETS, NAMES, Dataset
 from bayesmf.data.io.download import Progress, Unreachable, download, wrong_checksum
 from bayesmf.data.io.text import read_columns
-from bayesmf.data.ratings import Duplicates, IdKind, Ratings
-from bayesmf.errors import DataError
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError, Option
 
 
 def load(
@@ -31,45 +33,57 @@ def load(
     scale: Any = None,
     duplicates: Duplicates = "error",
 ) -> Ratings:
-    """Ratings from a data set's name or a file's path.
+    """Read ratings from a file, or from a data set that is known by name.
 
-    - ``user``, ``item``, ``rating``, ``time``: the columns, by name or by number from 1; those
-      not given are recognised. ``time="none"`` ignores times.
-    - ``separator``, ``header``: how the lines are laid out, where looking at them cannot tell.
-    - ``member``: which file of a zip archive.
-    - ``ids``: ids that are all integers become integers unless this is "text", or
-      ("text", "auto") for users alone.
-    - ``scale``: (low, high) or (low, high, step); ratings off it are refused. Without it the scale
-      is read off the ratings.
-    - ``duplicates``: a pair rated twice is an "error", or its "last" rating or their "mean" counts.
+    ``data`` is a path, or a name that ``bayesmf data list`` shows; such a data set is downloaded
+    if it is not on this machine. A file is csv, tsv, MovieLens ``::``, space-separated or parquet;
+    plain, or inside gzip, bzip2 or zip. Blanks around the ids of a text file are stripped; a
+    parquet file keeps them.
+
+    - ``user``, ``item``, ``rating``, ``time`` name the columns, or give their numbers from 1.
+      Columns not given are recognised by their names, or by their order if there is no header.
+      ``time="none"`` ignores times.
+    - ``separator`` and ``header`` say what separates the fields and whether the first line holds
+      names, where the file itself does not show it.
+    - ``member`` says which file of a zip archive to read.
+    - ``ids`` is "auto", with which ids become integers if all of them are, or "text". A pair such
+      as ("text", "auto") says it for users and for items.
+    - ``scale`` is (low, high) or (low, high, step), and ratings that are not on it are refused.
+      Without it the scale is the narrowest that holds all ratings.
+    - ``duplicates`` says what becomes of a pair rated more than once: "error" refuses it, "last"
+      keeps the rating that comes last in the file, "mean" keeps the mean of all.
     """
     kinds = (ids, ids) if isinstance(ids, str) else tuple(ids)
-    if len(kinds) != 2 or not set(kinds) <= {"auto", "text"}:
+    if len(kinds) != 2 or not set(kinds) <= set(get_args(IdKind)):
         raise DataError(f"ids={ids!r}: say 'auto' or 'text', or one of them for users and items")
     name = os.fspath(data)
+    columns = {"user": user, "item": item, "rating": rating, "time": time}
+    layout = {"separator": separator, "header": header, "member": member}
+    rules = {
+        "ids": kinds[0] if kinds[0] == kinds[1] else kinds,
+        "scale": scale,
+        "duplicates": duplicates,
+    }
     if name == "demo":
         from bayesmf.data.synthetic import demo
 
-        asked = (user, item, rating, time, separator, header, member, scale)
-        if any(option is not None for option in asked) or (*kinds, duplicates) != (
-            "auto", "auto", "error",
-        ):  # fmt: skip
-            raise DataError("demo is generated, not read: leave out the options of reading")
+        refuse_reading_options("demo is generated, not read", {**columns, **layout, **rules})
         return demo()
     if name in DATASETS:
-        dataset = DATASETS[name]
+        refuse_reading_options(f"the ratings file of {name} is known", {"member": member})
         path = fetch(name)
-        scale = dataset.scale if scale is None else scale
-        member = dataset.member if path.suffix == ".zip" else None
+        scale = DATASETS[name].scale if scale is None else scale
+        layout["member"] = DATASETS[name].member if path.suffix == ".zip" else None
     else:
         path = Path(name)
         if not os.path.exists(path):
             raise DataError(
                 f"{name}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
             )
-    given = {"user": user, "item": item, "rating": rating, "time": time}
+        if os.path.isdir(path):
+            _refuse_shards(path)
     return Ratings.from_columns(
-        read_columns(path, given, separator, header, member),  # type: ignore[arg-type]
+        read_columns(path, columns, **layout),  # type: ignore[arg-type]
         scale=scale,
         duplicates=duplicates,
         user_ids=kinds[0],
@@ -78,8 +92,33 @@ def load(
     )
 
 
+def _refuse_shards(path: Path) -> None:
+    from bayesmf.data.io.shards import is_shards
+
+    if is_shards(path):
+        raise DataError(
+            f"{path} is a folder of shards, which can only be fitted; give the ratings file that "
+            "they were cut from"
+        )
+
+
+def refuse_reading_options(why: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of ``load`` where nothing is read that they could apply to.
+
+    ``options`` may hold any of them, those at their defaults too. ``why`` begins the message.
+    """
+    defaults = inspect.signature(load).parameters
+    given = [
+        str(Option(name, value if isinstance(value, bool) else None))
+        for name, value in options.items()
+        if value != defaults[name].default
+    ]
+    if given:
+        raise DataError(f"{why}; leave out {' and '.join(given)}")
+
+
 def find(name: str) -> Path | None:
-    """Where a data set lies on this machine: in $BAYESMF_DATA, else in the cache, else None."""
+    """Return where a data set is on this machine: in $BAYESMF_DATA, or in the cache, or None."""
     dataset = DATASETS[name]
     places = []
     if os.environ.get("BAYESMF_DATA"):
@@ -99,7 +138,7 @@ def fetch(name: str) -> Path:
         return found
     path = cache() / dataset.archive
     try:
-        with _shown(dataset) as progress:
+        with _showing_progress(dataset) as progress:
             download(dataset.url, path, dataset.known_hash, progress)
     except Unreachable as error:
         raise DataError(
@@ -111,8 +150,8 @@ def fetch(name: str) -> Path:
     except DataError:
         path.unlink()
         raise DataError(
-            f"{dataset.url}: what arrived is not the data set, so it was thrown away; is there a "
-            "log-in page between you and the server?"
+            f"{dataset.url}: what arrived is not the data set, so it was thrown away; see in a "
+            "browser whether a log-in page stands before the server"
         ) from None
     if dataset.content_hash is not None:
         with inside.reading() as stream:
@@ -124,22 +163,22 @@ def fetch(name: str) -> Path:
 
 
 def cache() -> Path:
-    """The folder for downloads."""
+    """Return the folder for downloads."""
     import pooch
 
     return Path(pooch.os_cache("bayesmf"))
 
 
 @contextlib.contextmanager
-def _shown(dataset: Dataset) -> Iterator[Progress]:
-    """A progress bar on the error stream, under the data's terms of use."""
+def _showing_progress(dataset: Dataset) -> Iterator[Progress]:
+    """Show the data's terms of use, and a progress bar under them, on the error stream."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
     console = Console(stderr=True)
     console.print(f"{dataset.name}: {dataset.terms}", highlight=False)
-    columns = ("[progress.description]{task.description}", BarColumn(), DownloadColumn(),
-               TimeRemainingColumn())  # fmt: skip
+    description = "[progress.description]{task.description}"
+    columns = (description, BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(dataset.archive, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

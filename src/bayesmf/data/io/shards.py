@@ -1,4 +1,4 @@
-"""Ratings in a folder, cut into blocks of users and of items: nobody has to hold all of them."""
+"""Ratings in a folder, cut into blocks of users and of items, so that nobody holds all of them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.data.scale import Scale
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 
 BLOCKS = 16  # of each side
-RANK = 20  # that blocks are balanced for if none is known
+RANK = 20  # for which blocks are balanced if none is known
 
 
 def spans(
     counts: NDArray[np.int64], rank: int = RANK, blocks: int = BLOCKS
 ) -> list[tuple[int, int]]:
-    """Where each block of neighbouring rows begins and ends.
+    """Return where each block of neighbouring rows begins and ends.
 
     A row costs a d^3 + b n d^2: a factorisation, and the Gram matrix of its n ratings. With
-    a = b / 3, by their operations, that is in proportion to n + d / 3.
+    a = b / 3, by their operations, that is in proportion to n + d / 3. All blocks cost about the
+    same.
     """
     cost = np.cumsum(counts + rank / 3)
     cuts = np.searchsorted(cost, cost[-1] * np.arange(1, blocks) / blocks) + 1
@@ -37,10 +38,11 @@ def spans(
 
 
 def part(rows: Rows, begin: int, end: int) -> Rows:
-    """Some of the rows, on their own."""
+    """Copy the rows from ``begin`` up to ``end``, with their values and times."""
     starts = rows.starts[begin : end + 1]
     span = slice(int(starts[0]), int(starts[-1]))
-    return Rows(starts - starts[0], rows.index[span].copy(), rows.values[span].copy())
+    times = None if rows.times is None else rows.times[span].copy()
+    return Rows(starts - starts[0], rows.index[span].copy(), rows.values[span].copy(), times)
 
 
 FORMAT, FACTS = 1, "shards.json"
@@ -51,7 +53,7 @@ SIDES: tuple[Side, Side] = ("user", "item")
 
 @dataclass(frozen=True)
 class Counted:
-    """How many ratings each row of one side has, and the blocks that they are in."""
+    """How many ratings each row of one side has, and where each block begins and ends."""
 
     counts: NDArray[np.int64]
     spans: list[tuple[int, int]]
@@ -61,9 +63,10 @@ class Counted:
 class Shards:
     """What is known of ratings whose blocks are files: ids, counts, scale and mean.
 
-    ``user-0003.parquet`` has the item (its number) and the value of every rating by the users of
-    block 3, user after user; ``item-0003.parquet`` the users of the items of block 3. users.parquet
-    and items.parquet have ids and numbers of ratings.
+    ``user-0003.parquet`` holds the ratings by the users of block 3, user after user: the item's
+    index, the value and, if there are times, the time. ``item-0003.parquet`` holds those of the
+    items of block 3 in the same way. users.parquet and items.parquet hold ids and numbers of
+    ratings.
     """
 
     folder: Path
@@ -82,17 +85,17 @@ class Shards:
 
     @property
     def n_users(self) -> int:
-        """Number of users."""
+        """The number of users."""
         return len(self.users)
 
     @property
     def n_items(self) -> int:
-        """Number of items."""
+        """The number of items."""
         return len(self.items)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the observations: they are in files."""
+        """The number of bytes that the observations hold in memory: none, they are in files."""
         return 0
 
     def __repr__(self) -> str:
@@ -102,48 +105,64 @@ class Shards:
         )
 
     def fingerprint(self) -> str:
-        """That of the ratings which were cut."""
+        """Return the fingerprint of the ratings that were cut."""
         return self.digest
 
     @classmethod
     def open(cls, folder: str | Path) -> Shards:
-        """A folder that ``shard`` wrote."""
+        """Open a folder that ``shard`` wrote."""
         folder = Path(folder).resolve()
         try:
-            told = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            if told["format"] != FORMAT:
-                raise DataError(f"{folder}: shards of format {told['format']}, not {FORMAT}")
+            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+            if facts["format"] != FORMAT:
+                raise DataError(f"{folder}: shards of format {facts['format']}, not {FORMAT}")
             ids, counted = {}, {}
             for side in SIDES:
                 table = parquet.read_table(folder / f"{side}s.parquet")
                 values = table["id"].to_numpy()
                 ids[side] = Ids(values.astype(np.int64 if values.dtype.kind == "i" else object))
-                blocks = [(int(begin), int(end)) for begin, end in told["blocks"][side]]
+                blocks = [(int(begin), int(end)) for begin, end in facts["blocks"][side]]
                 counted[side] = Counted(table["ratings"].to_numpy().astype(np.int64), blocks)
-            few = told["sample"]
-            scale = Scale(**told["scale"])
-            sample = Ratings.from_sorted(
-                ids["user"], ids["item"], np.array(few["user"], np.int32),
-                np.array(few["item"], np.int32), np.array(few["value"], float), None, scale,
-            )  # fmt: skip
-            return cls(folder, ids["user"], ids["item"], counted["user"], counted["item"], scale,
-                       float(told["mean"]), int(told["ratings"]), str(told["sha256"]),
-                       sample)  # fmt: skip
+            scale = Scale(**facts["scale"])
+            return cls(
+                folder,
+                ids["user"],
+                ids["item"],
+                counted["user"],
+                counted["item"],
+                scale,
+                mean=float(facts["mean"]),
+                size=int(facts["ratings"]),
+                digest=str(facts["sha256"]),
+                sample=_read_sample(facts["sample"], ids["user"], ids["item"], scale),
+            )
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise DataError(
-                f"{folder}: no folder of shards that can be read ({error}); write it with bayesmf "
-                "shard"
+                f"{folder}: no folder of shards that can be read ({error}); write one with "
+                "`bayesmf shard`"
             ) from error
 
     def rows(self, side: Side, number: int) -> Rows:
-        """One block."""
+        """Read one block."""
         counted = self.by_user if side == "user" else self.by_item
         begin, end = counted.spans[number]
         return read_block(self.folder, side, number, counted.counts[begin:end])
 
 
+def _read_sample(facts: dict[str, Any], users: Ids, items: Ids, scale: Scale) -> Ratings:
+    user, item = (np.array(facts[side], np.int32) for side in SIDES)
+    times = np.array(facts["time"], np.int64) if "time" in facts else None
+    values = np.array(facts["value"], float)
+    return Ratings.from_sorted(users, items, user, item, values, times, scale)
+
+
+def is_shards(folder: Path) -> bool:
+    """Whether a folder holds shards."""
+    return (folder / FACTS).is_file()
+
+
 def read_block(folder: Path, side: Side, number: int, counts: NDArray[np.int64]) -> Rows:
-    """A block whose rows have so many ratings."""
+    """Read a block whose rows have ``counts`` ratings each."""
     path = _path(folder, side, number)
     try:
         table = parquet.read_table(path)
@@ -152,7 +171,8 @@ def read_block(folder: Path, side: Side, number: int, counts: NDArray[np.int64])
     if table.num_rows != counts.sum():
         raise DataError(f"{path}: {table.num_rows} ratings, not {counts.sum()}; write it anew")
     starts = np.concatenate([[0], np.cumsum(counts)])
-    return Rows(starts, table["index"].to_numpy(), table["value"].to_numpy())
+    times = table["time"].to_numpy() if "time" in table.column_names else None
+    return Rows(starts, table["index"].to_numpy(), table["value"].to_numpy(), times)
 
 
 def _path(folder: Path, side: Side, number: int) -> Path:
@@ -162,30 +182,43 @@ def _path(folder: Path, side: Side, number: int) -> Path:
 def shard(
     ratings: Ratings, folder: str | Path, *, blocks: int = BLOCKS, rank: int = RANK
 ) -> Shards:
-    """Write ratings as shards, so that an engine's workers can read their own.
+    """Write ratings as shards, so that each worker of an engine can read its own.
 
-    ``blocks`` of each side have about the same work for a model of this ``rank``.
+    ``blocks`` is the number of blocks of users, and of items. All blocks of a side are about the
+    same work for a model of this ``rank``. The folder must be new or empty.
     """
     if blocks < 1:
-        raise DataError(f"blocks={blocks}: choose 1 or more")
-    every = -(-len(ratings) // WATCHED)
-    few = ratings.select(np.arange(0, len(ratings), every))
-    told: dict[str, Any] = {
-        "format": FORMAT, "ratings": len(ratings), "mean": ratings.mean,
-        "scale": asdict(ratings.scale), "sha256": ratings.fingerprint(), "blocks": {},
-        "sample": {"user": few.by_user.row_index.tolist(), "item": few.by_user.index.tolist(),
-                   "value": few.values.tolist()},
-    }  # fmt: skip
-    with whole_folder(Path(folder), None) as made:
-        for side in SIDES:
-            rows, ids = ((ratings.by_user, ratings.users) if side == "user"
-                         else (ratings.by_item, ratings.items))  # fmt: skip
-            told["blocks"][side] = spans(rows.counts, rank, blocks)
-            table = {"id": pa.array(ids.values), "ratings": pa.array(rows.counts)}
-            parquet.write_table(pa.table(table), made / f"{side}s.parquet")
-            for number, span in enumerate(told["blocks"][side]):
+        raise DataError(f"{Option('blocks', blocks)}: choose 1 or more")
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "ratings": len(ratings),
+        "mean": ratings.mean,
+        "scale": asdict(ratings.scale),
+        "sha256": ratings.fingerprint(),
+        "blocks": {},
+        "sample": _take_sample(ratings),
+    }
+    with whole_folder(Path(folder), None, "choose another folder") as temporary:
+        for side, data in zip(SIDES, (ratings, ratings.T), strict=True):
+            rows = data.by_user
+            facts["blocks"][side] = spans(rows.counts, rank, blocks)
+            table = {"id": pa.array(data.users.values), "ratings": pa.array(rows.counts)}
+            parquet.write_table(pa.table(table), temporary / f"{side}s.parquet")
+            for number, span in enumerate(facts["blocks"][side]):
                 block = part(rows, *span)
                 table = {"index": pa.array(block.index), "value": pa.array(block.values)}
-                parquet.write_table(pa.table(table), _path(made, side, number))
-        (made / FACTS).write_text(json.dumps(told) + "\n", encoding="utf-8")
+                if block.times is not None:
+                    table["time"] = pa.array(block.times)
+                parquet.write_table(pa.table(table), _path(temporary, side, number))
+        (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
     return Shards.open(folder)
+
+
+def _take_sample(ratings: Ratings) -> dict[str, list[Any]]:
+    rows = ratings.select(np.arange(0, len(ratings), -(-len(ratings) // WATCHED))).by_user
+    sample = {
+        "user": rows.row_index.tolist(),
+        "item": rows.index.tolist(),
+        "value": rows.values.tolist(),
+    }
+    return sample if rows.times is None else {**sample, "time": rows.times.tolist()}

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bayesmf.choices import IdKind
 from bayesmf.data.columns import Columns
+from bayesmf.data.ids import Ids, strip
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.text import read_columns
 from bayesmf.data.io.write import FORMATS, write
-from bayesmf.data.ratings import IdKind, Ratings
+from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.data.split import Split
+from bayesmf.data.split import DROPPED, Split
 from bayesmf.errors import DataError
 
 PARTS = ("train", "given", "test")
@@ -29,19 +31,19 @@ def save_split(
     ending: str = ".csv",
     overwrite: bool = False,
 ) -> None:
-    """Write train, test (and given) as tables, and split.json beside them.
+    """Write train, test and, after a cold start, given as tables, and split.json beside them.
 
     Several splits go into the subfolders fold-1, fold-2, ... ``ending`` is ".csv", ".tsv",
-    ".parquet", ".csv.gz" or ".tsv.gz". An earlier split in the folder is replaced with
-    ``overwrite``.
+    ".parquet", ".csv.gz" or ".tsv.gz". With ``overwrite`` an earlier split in the folder is
+    replaced.
     """
     if isinstance(split, Split):
         splits, folders = [split], ["."]
     else:
         splits, folders = list(split), [f"fold-{k + 1}" for k in range(len(split))]
-    with whole_folder(Path(folder), is_split if overwrite else None) as made:
+    with whole_folder(Path(folder), is_split if overwrite else None) as temporary:
         for one, where in zip(splits, folders, strict=True):
-            _write_parts(one, made / where, ending)
+            _write_parts(one, temporary / where, ending)
 
 
 def _write_parts(split: Split, folder: Path, ending: str) -> None:
@@ -73,7 +75,7 @@ def is_split(folder: Path) -> bool:
 
 
 def load_split(folder: str | Path) -> Split:
-    """Read back what ``save_split`` wrote, equal to what was saved."""
+    """Read a split that ``save_split`` or ``bayesmf split`` wrote; it equals what was saved."""
     folder = Path(folder)
     path = folder / "split.json"
     try:
@@ -95,12 +97,20 @@ def load_split(folder: str | Path) -> Split:
     owner = np.repeat(np.arange(len(present)), [len(table.rating) for table in tables])
     whole = Ratings.from_columns(both, scale=scale, name=name, user_ids=kinds[0], item_ids=kinds[1])
     # The observations are sorted now: find each part's among them by their pairs.
-    user = whole.users.index(_ids(both.user, whole.users.kind)).astype(np.int64)
-    item = whole.items.index(_ids(both.item, whole.items.kind))
+    user = whole.users.index(_typed(both.user, whole.users, both.untyped)).astype(np.int64)
+    item = whole.items.index(_typed(both.item, whole.items, both.untyped))
     order = np.argsort(user * whole.n_items + item)
     cut = {part: whole.select(owner[order] == k) for k, part in enumerate(present)}
-    split = Split(cut["train"], cut["test"], facts["protocol"], facts["seed"], options,
-                  cut.get("given"))  # fmt: skip
+    dropped = {name: int(facts.get(name, 0)) for name in DROPPED}
+    split = Split(
+        cut["train"],
+        cut["test"],
+        facts["protocol"],
+        facts["seed"],
+        options,
+        cut.get("given"),
+        **dropped,
+    )
     for part in present:
         if getattr(split, part).fingerprint() != hashes[part]:
             raise DataError(
@@ -116,16 +126,19 @@ def _stack(tables: list[Columns]) -> Columns:
             return None
         return pa.chunked_array([c for chunk in chunks for c in chunk.chunks])
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         for table in tables:
             if row < len(table.rating):
-                return table.place(row)
+                return table.locate(row)
             row -= len(table.rating)
         return "the split"
 
-    untyped = tables[0].untyped
-    return Columns(column("user"), column("item"), column("rating"), column("time"), place, untyped)
+    user, item, rating = column("user"), column("item"), column("rating")
+    return Columns(user, item, rating, column("time"), locate, tables[0].untyped)
 
 
-def _ids(column: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
-    return column.cast(pa.int64()) if kind == "integer" else column
+def _typed(column: pa.ChunkedArray, ids: Ids, untyped: bool) -> pa.ChunkedArray:
+    """Read the column as the ids were read."""
+    if untyped:
+        column = strip(column)
+    return column.cast(pa.int64()) if ids.kind == "integer" else column

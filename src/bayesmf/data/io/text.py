@@ -1,7 +1,7 @@
-"""Ratings files: read whole columns at a time, without a loop per row.
+"""Ratings files, read whole columns at a time without a loop over rows.
 
-The fast path gives the text to Arrow. Only when something is wrong does a second, slow pass over
-the file go line by line, to name the line.
+The fast path gives the text to Arrow. Only when something is wrong does a second, slow pass go
+over the file line by line, to name the line.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from bayesmf.data.columns import ROLES, Columns, Role, recognise
-from bayesmf.data.ids import to_arrow
-from bayesmf.data.io.archive import PARQUET, Source, in_memory, open_source
+from bayesmf.data.columns import ROLES, Columns, Named, Role, recognise
+from bayesmf.data.ids import strip, to_arrow
+from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all
 from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 
 INTEGER = re.compile(r"[-+]?\d{1,18}")
 BLOCK = 1 << 20
@@ -29,12 +29,15 @@ UNIT = b"\x1f"  # stands in for separators that Arrow cannot take
 
 def read_columns(
     path: Path,
-    given: Mapping[Role, str | int | None],
+    given: Named,
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
 ) -> Columns:
-    """The columns of a csv, tsv, MovieLens, space-separated or parquet file."""
+    """Read the columns of a csv, tsv, MovieLens, space-separated or parquet file.
+
+    ``given`` names columns. ``separator``, ``header`` and ``member`` are those of ``load``.
+    """
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
@@ -47,7 +50,7 @@ def read_columns(
         roles = _by_position(dialect, given, where)
     table, dialect = _read_text(source, dialect, roles)
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         for number, (line, _) in enumerate(_records(source, dialect)):
             if number == row:
                 return f"{source.name}, line {line}"
@@ -57,90 +60,90 @@ def read_columns(
     if table.num_rows == 0:
         raise DataError(f"{source.name}: there is a header but no rating; check the file")
     time = table["time"] if "time" in roles else None
-    return Columns(table["user"], table["item"], table["rating"], time, place, untyped=True)
+    return Columns(table["user"], table["item"], table["rating"], time, locate, untyped=True)
 
 
 def read_pairs(
     path: Path,
-    given: Mapping[Role, str | int | None],
+    given: Named,
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """The user and the item column of a file of the same kinds; other columns are left out."""
-    wanted: tuple[Role, Role] = ("user", "item")
+    """Read the user and the item column of a file of the same kinds, and no other column.
+
+    As in ``read_columns`` followed by ``Ratings.from_columns``, blanks around the ids of a text
+    file are stripped.
+    """
+    pair: tuple[Role, Role] = ("user", "item")
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
-        names, table = _parquet(source, given, wanted)
-        roles = recognise(names, given, source.name, wanted)
+        names, table = _parquet(source, given, pair)
+        roles = recognise(names, given, source.name, pair)
         if table.num_rows == 0:
             raise DataError(f"{source.name}: there is no pair in the table; check the file")
-        user, item = (table[names[roles[role]]] for role in wanted)
+        user, item = (table[names[roles[role]]] for role in pair)
         return user, item
     dialect = sniff(source.name, head, separator, header, least=2)
     where = f"{source.name}, line {max(dialect.skip, 1)}"
     if dialect.header is not None:
-        roles = recognise(dialect.header, given, where, wanted)
+        roles = recognise(dialect.header, given, where, pair)
     else:
         names = [str(k + 1) for k in range(dialect.fields)]
-        asked = {role: given.get(role) or k for k, role in enumerate(wanted, 1)}
-        roles = recognise(names, asked, where, wanted)
+        by_number = {role: given.get(role) or k for k, role in enumerate(pair, 1)}
+        roles = recognise(names, by_number, where, pair)
     table, _ = _read_text(source, dialect, roles)
-    return table["user"], table["item"]
+    return strip(table["user"]), strip(table["item"])
 
 
-def _read_parquet(source: Source, given: Mapping[Role, str | int | None]) -> Columns:
+def _read_parquet(source: Source, given: Named) -> Columns:
     names, table = _parquet(source, given, ROLES)
     roles = recognise(names, given, source.name)
 
     def column(role: Role) -> Any:
-        return to_arrow(table[names[roles[role]]], role, place) if role in roles else None
+        return to_arrow(table[names[roles[role]]], role, locate) if role in roles else None
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         return f"{source.name}, row {row + 1}"
 
-    return Columns(column("user"), column("item"), column("rating"), column("time"), place)
+    return Columns(column("user"), column("item"), column("rating"), column("time"), locate)
 
 
-def _parquet(
-    source: Source, given: Mapping[Role, str | int | None], asked: Sequence[Role]
-) -> tuple[list[str], pa.Table]:
-    """The names of all columns, and those that play a role."""
+def _parquet(source: Source, given: Named, roles: Sequence[Role]) -> tuple[list[str], pa.Table]:
+    """Return the names of all columns, and the table of those that play one of the roles."""
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(source.path if source.path else in_memory(source))
+        file = parquet.ParquetFile(source.path if source.path else read_all(source))
         names = file.schema_arrow.names
-        roles = recognise(names, given, source.name, asked)
-        wanted = [names[k] for k in roles.values()]
-        if any(names.count(name) > 1 for name in wanted):
+        chosen = [names[k] for k in recognise(names, given, source.name, roles).values()]
+        if any(names.count(name) > 1 for name in chosen):
             raise DataError(f"{source.name}: two columns have the same name; rename one")
-        table = file.read(columns=wanted)
+        table = file.read(columns=chosen)
         table.validate(full=True)  # that text is text, among others
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        told = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise DataError(
-            f"{source.name}: not a readable parquet file ({told}); write it again"
+            f"{source.name}: not a readable parquet file ({reason}); write it again"
         ) from None
     return names, table
 
 
-def _by_position(
-    dialect: Dialect, given: Mapping[Role, str | int | None], where: str
-) -> dict[Role, int]:
-    """Without a header: user, item, rating and perhaps time, in this order, unless given."""
+def _by_position(dialect: Dialect, given: Named, where: str) -> dict[Role, int]:
+    """Return the columns of a file without a header: user, item, rating, time, unless given."""
     names = [str(k + 1) for k in range(dialect.fields)]
     asked = {role: name for role, name in given.items() if name is not None}
     if dialect.fields < 3:
         raise DataError(
-            f"{where}: found {dialect.fields} fields separated by {dialect.named()}; "
+            f"{where}: found {dialect.fields} fields separated by {dialect.separator_name}; "
             "a rating needs three: user, item, rating"
         )
     if dialect.fields > 4 and not {"user", "item", "rating"} <= asked.keys():
+        user, item, rating = (Option(role) for role in ROLES[:3])
         raise DataError(
             f"{where}: there are {dialect.fields} fields and no header to tell them apart; "
-            "give --user-col, --item-col and --rating-col as numbers from 1"
+            f"give {user}, {item} and {rating} as numbers from 1"
         )
     defaults: dict[Role, str | int | None] = {"user": 1, "item": 2, "rating": 3}
     if dialect.fields == 4:
@@ -153,24 +156,24 @@ def _by_position(
 def _read_text(
     source: Source, dialect: Dialect, roles: Mapping[Role, int]
 ) -> tuple[pa.Table, Dialect]:
-    """Parse; again if the text turns out to be Latin-1, or to escape its quotes further down."""
+    """Parse the text; again if further down it proves to be Latin-1, or to escape its quotes."""
     try:
         with source.reading() as stream:
-            watched = _Watched(stream, dialect)
-            table = _parse_text(watched, dialect, roles)
+            watcher = _Watcher(stream, dialect)
+            table = _parse_text(watcher, dialect, roles)
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error) and dialect.encoding == "utf-8":
             _refuse_mixed_encodings(source)
             return _read_text(source, replace(dialect, encoding="latin-1"), roles)
         raise _diagnose(source, dialect, roles, str(error)) from None
-    if watched.escapes and not dialect.escaped:
+    if watcher.escapes and not dialect.escaped:
         return _read_text(source, replace(dialect, escaped=True), roles)
-    if dialect.quoted and watched.quotes % 2:
+    if dialect.quoted and watcher.quotes % 2:
         _refuse_open_quote(source, dialect)
     return table, dialect
 
 
-def _parse_text(stream: _Watched, dialect: Dialect, roles: Mapping[Role, int]) -> pa.Table:
+def _parse_text(stream: _Watcher, dialect: Dialect, roles: Mapping[Role, int]) -> pa.Table:
     from pyarrow import csv as arrow_csv
 
     names = [f"column {k}" for k in range(dialect.fields)]
@@ -200,15 +203,15 @@ def _parse_text(stream: _Watched, dialect: Dialect, roles: Mapping[Role, int]) -
 
 
 def _seconds(dialect: Dialect, roles: Mapping[Role, int]) -> bool:
-    """Whether times are whole numbers, as far as the first record tells."""
+    """Whether times are whole numbers, as far as the first record shows."""
     k = roles.get("time")
     return (
         k is not None and k < len(dialect.first) and INTEGER.fullmatch(dialect.first[k]) is not None
     )
 
 
-class _Watched(io.RawIOBase):
-    """A stream that counts quotes as they pass, and turns odd separators into one Arrow takes."""
+class _Watcher(io.RawIOBase):
+    """A stream that counts the quotes it passes on, and replaces separators unknown to Arrow."""
 
     def __init__(self, stream: IO[bytes], dialect: Dialect) -> None:
         self.stream, self.dialect, self.ready = stream, dialect, b""
@@ -237,7 +240,7 @@ class _Watched(io.RawIOBase):
 
 
 def _squeeze(block: bytes) -> bytes:
-    """Runs of spaces and tabs to one separator, and none at the ends of a line."""
+    """Make one separator of a run of spaces and tabs, and none of those at the ends of a line."""
     block = block.replace(b" ", UNIT).replace(b"\t", UNIT)
     ends = (UNIT + UNIT, UNIT + b"\n", UNIT + b"\r", b"\n" + UNIT)
     if any(run in block for run in ends) or block[:1] == UNIT:
@@ -247,7 +250,7 @@ def _squeeze(block: bytes) -> bytes:
 
 
 def _records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Every record with the number of its line; slow, for naming the place of an error."""
+    """Yield every record with the number of its line; slow, to name the place of an error."""
     encoding = dialect.encoding.replace("utf-8", "utf-8-sig")
     with source.reading() as stream:
         text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
@@ -255,7 +258,7 @@ def _records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]
 
 
 def _refuse_open_quote(source: Source, dialect: Dialect) -> None:
-    """A quote that is never closed makes one field of the rest of the file."""
+    """Refuse a quote that is never closed: it makes one field of the rest of the file."""
     last = dialect.skip + 1
     for line, _ in _records(source, dialect):
         last = line
@@ -263,9 +266,9 @@ def _refuse_open_quote(source: Source, dialect: Dialect) -> None:
         text = io.TextIOWrapper(stream, encoding="latin-1", newline="")
         for _ in range(last - 1):
             text.readline()
+        escape = "\\" if dialect.escaped else None
         try:
-            list(csv.reader(text, delimiter=dialect.separator, strict=True,
-                            escapechar="\\" if dialect.escaped else None))  # fmt: skip
+            list(csv.reader(text, delimiter=dialect.separator, strict=True, escapechar=escape))
         except csv.Error as error:
             if "unexpected end" in str(error):
                 raise DataError(
@@ -275,7 +278,7 @@ def _refuse_open_quote(source: Source, dialect: Dialect) -> None:
 
 
 def _refuse_mixed_encodings(source: Source) -> None:
-    """Text that is not UTF-8 is taken for Latin-1, but not if other lines of it are UTF-8."""
+    """Refuse text of which some lines are UTF-8 and others are not; else it is Latin-1."""
     bad, good = None, False
     with source.reading() as stream:
         for number, line in enumerate(stream, 1):
@@ -293,9 +296,11 @@ def _refuse_mixed_encodings(source: Source) -> None:
         )
 
 
-def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Role, int], told: str) -> DataError:
-    """The first line that Arrow could not take, and why."""
-    if "straddl" in told:
+def _diagnose(
+    source: Source, dialect: Dialect, roles: Mapping[Role, int], reason: str
+) -> DataError:
+    """Return the error that names the first line which Arrow could not take, and says why."""
+    if "straddl" in reason:
         if dialect.quoted:
             _refuse_open_quote(source, dialect)
         return DataError(f"{source.name}: a line is longer than 1 MB; give one rating a line")
@@ -305,8 +310,11 @@ def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Role, int], told:
             joined = short(dialect.separator.join(fields))
             return DataError(
                 f"{where}: {joined} has {len(fields)} fields where the first line has "
-                f"{dialect.fields}; correct the line (fields are separated by {dialect.named()})"
+                f"{dialect.fields}; correct the line (fields are separated by "
+                f"{dialect.separator_name})"
             )
+        if "rating" not in roles:
+            continue
         rating = fields[roles["rating"]]
         if not rating.strip():
             return DataError(f"{where}: the rating is missing; leave out pairs without a rating")
@@ -317,8 +325,8 @@ def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Role, int], told:
         if _seconds(dialect, roles) and not INTEGER.fullmatch(fields[roles["time"]]):
             return DataError(
                 f"{where}: the time {short(fields[roles['time']])} is not whole seconds like the "
-                "first; correct it, or ignore times with --time-col none (time='none' in Python)"
+                f"first; correct it, or ignore times with {Option('time', 'none')}"
             )
     return DataError(
-        f"{source.name}: cannot be read as a table ({told.splitlines()[0]}); check its layout"
+        f"{source.name}: cannot be read as a table ({reason.splitlines()[0]}); check its layout"
     )

@@ -6,7 +6,9 @@ import gzip
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from bayesmf.data.ids import Ids, strip
 from bayesmf.data.io.atomic import OVERWRITE, check_place, whole_file
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
@@ -15,11 +17,27 @@ FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 
 def write(ratings: Ratings, path: str | Path) -> None:
-    """Write columns user, item, rating (and time), one row a rating.
+    """Write the columns user, item, rating and, if there are times, time; one row a rating.
 
-    The path's ending says how: .csv, .tsv, .parquet, .csv.gz or .tsv.gz.
+    The ending of the path says how: .csv, .tsv, .parquet, .csv.gz or .tsv.gz. Text ids with blanks
+    around them need parquet, as blanks do not count in a text file.
     """
+    path = Path(path)
+    if _ending(path) != ".parquet":
+        for what, ids in (("user", ratings.users), ("item", ratings.items)):
+            _refuse_blanks(ids, what, path)
     write_table(ratings.to_arrow(), path)
+
+
+def _refuse_blanks(ids: Ids, what: str, path: Path) -> None:
+    if ids.kind == "text":
+        written = pa.array(ids.values, pa.string())
+        blank = pc.not_equal(strip(written), written).to_numpy(zero_copy_only=False)
+        if blank.any():
+            raise DataError(
+                f"{path}: the {what} id {ids[int(blank.argmax())]!r} has blanks around it, which "
+                "do not count in a text file; write parquet instead"
+            )
 
 
 def write_table(table: pa.Table, path: str | Path) -> None:
@@ -35,10 +53,10 @@ def write_table(table: pa.Table, path: str | Path) -> None:
         from pyarrow import csv
 
         # A float32 has fewer digits than the float64 it is read back as.
-        for place, field in enumerate(table.schema):
+        for k, field in enumerate(table.schema):
             if field.type == pa.float32():
                 wide = table[field.name].cast(pa.float64())
-                table = table.set_column(place, field.name, wide)
+                table = table.set_column(k, field.name, wide)
         options = csv.WriteOptions(
             delimiter="\t" if ".tsv" in ending else ",", quoting_style="needed"
         )
@@ -51,7 +69,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
 
 
 def check_table(path: Path, overwrite: bool = False) -> None:
-    """Refuse a name for a table before the work on it."""
+    """Refuse a path to which a table cannot be written, before the work on the table."""
     _ending(path)
     if path.exists() and not overwrite:
         raise DataError(f"{path} exists already; {OVERWRITE}")

@@ -9,24 +9,38 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.choices import Form
 from bayesmf.data.io.shards import BLOCKS, Counted, Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
-from bayesmf.engines.ray.crew import Crew, Placed
-from bayesmf.engines.ray.resident import OnRay, placed
+from bayesmf.engines.ray.crew import Crew, PlacedSide
+from bayesmf.engines.ray.resident import OnRay, ResidentData, place_residents
+from bayesmf.engines.ray.resident_sweep import resident_start, resident_sweep
 from bayesmf.errors import DataError
+from bayesmf.kernels.designs import NO_VALUES, Sparse
+from bayesmf.model.data import (
+    Data,
+    SideData,
+    Values,
+    Work,
+    column_counts,
+    design_matrices,
+    side_data,
+)
+from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, SideData, Values, Work, side_data
+from bayesmf.model.state import State, random_start
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.sweep import gibbs_sweep
 
 Array = NDArray[np.float64]
-Settings = tuple[Name, float, float]  # of a side: its name, the mean rating, the power
 Spans = list[tuple[int, int]]
 NAMES: tuple[Name, Name] = ("user", "item")
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -40,7 +54,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise DataError(
+        raise ImportError(
             "Ray is not installed; run pip install 'bayesmf[ray]', or use engine='threads'"
         ) from error
     return ray
@@ -60,7 +74,7 @@ class Ray:
     users' rows travel only when they are asked for: for every kept draw (``keep=0`` for none),
     every checkpoint, and at the end; with test or validation ratings the rows of their users do,
     after every sweep. When a machine is lost with its rows, the sweeps since all rows travelled
-    last, or since the start, are done again. For models without side features.
+    last, or since the start, are done again. For models without designs.
     """
 
     address: str | None = None
@@ -82,29 +96,53 @@ class Ray:
         if self.blocks < 1:
             raise DataError(f"blocks={self.blocks}: choose 1 or more")
 
+    def check(self, model: Model, form: Form) -> None:
+        """Refuse what a worker cannot do by itself."""
+        if model.responds:
+            raise DataError(
+                "effects and latent likelihoods are drawn by one process; choose engine='threads'"
+            )
+        if form != "centred" or not model.own_features:
+            raise DataError(
+                "weights of designs that are not centred are drawn by one process alone; choose "
+                "engine='threads'"
+            )
+        if self.resident and (model.user_designs or model.item_designs):
+            raise DataError(
+                "designs need all users in one place; choose Ray(resident=False), or a model "
+                "without designs"
+            )
+
+    def start(self, model: Model, data: Data, seed: int, chain: int) -> State:
+        """The random start of a chain."""
+        if isinstance(data, ResidentData):
+            return resident_start(model, data, seed, chain)
+        return random_start(model, data, seed, chain)
+
+    def sweep(self, model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
+        """Draw everything once."""
+        if isinstance(data, ResidentData):
+            resident_sweep(model, data, state, draws)
+        else:
+            gibbs_sweep(model, data, state, draws, form)
+
+    def describe(self, data: Data) -> dict[str, Any]:
+        """The blocks of users, if their sums are added block by block."""
+        return {"spans": data.spans} if isinstance(data, ResidentData) else {}
+
+    def shared(self) -> contextlib.AbstractContextManager[Any]:
+        """The cluster, started once for several calls of ``map``."""
+        return self.cluster()
+
     @contextlib.contextmanager
     def place(self, ratings: Ratings | Shards, model: Model) -> Iterator[Data]:
         """The ratings in blocks where the workers find them."""
         with self.cluster() as ray:
             if self.resident:
-                yield placed(OnRay(ray), ratings, model, self.blocks)
+                yield place_residents(OnRay(ray), ratings, model, self.blocks)
                 return
-            placed_sides: dict[Name, Placed] = {}
-            counts: dict[Name, NDArray[np.int64]] = {}
-            for name, other in (NAMES, NAMES[::-1]):
-                whole = model.has_side(other)  # what other rows' side features are drawn from
-                settings = (name, ratings.mean, model.side_power)
-                if isinstance(ratings, Shards):
-                    found = ratings.by_user if name == "user" else ratings.by_item
-                    counts[name] = found.counts
-                    placed_sides[name] = _from_shards(ray, ratings.folder, found, whole, settings)
-                else:
-                    rows = ratings.by_user if name == "user" else ratings.by_item
-                    counts[name], cut = rows.counts, spans(rows.counts, model.rank, self.blocks)
-                    placed_sides[name] = _from_memory(ray, rows, cut, whole, settings)
-            crew = Crew(ray, placed_sides)
-            user, item = (RemoteSide(name, None, counts[name], model.side_power, crew=crew)
-                          for name in NAMES)  # fmt: skip
+            crew = Crew(ray, _place_sides(ray, ratings, model, self.blocks))
+            user, item = (_remote_side(ratings, model, name, crew) for name in NAMES)
             threads = numba.get_num_threads()
             numba.set_num_threads(1)  # the cores are the workers', who wait for work without rest
             try:
@@ -141,18 +179,6 @@ class Ray:
             ray.shutdown()
 
 
-Engine = Literal["threads", "ray"] | Ray
-
-
-def engine_of(asked: Engine) -> Ray | None:
-    """The cluster that is asked for, or none for the threads of this process."""
-    if asked == "threads" or isinstance(asked, Ray):
-        return None if asked == "threads" else asked
-    if asked == "ray":
-        return Ray()
-    raise DataError(f"engine={asked!r}: choose 'threads', 'ray' or bayesmf.Ray(...)")
-
-
 @dataclass(frozen=True)
 class RemoteSide(SideData):
     """A side whose ratings are with a crew of workers."""
@@ -161,45 +187,80 @@ class RemoteSide(SideData):
 
     def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
         """Each worker its rows; the results are joined in their order."""
-        found: tuple[Array, ...] = self.crew.rows(self.name, work, shared, by_row)
+        found: tuple[Array, ...] = self.crew.run_rows(self.name, work, shared, by_row)
         return found
 
-    def run_strips(self, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
+    def run_strips(
+        self, number: int, work: Work, shared: Values, by_strip: Values
+    ) -> tuple[Array, ...]:
         """Strips dealt to the workers."""
-        found: tuple[Array, ...] = self.crew.strips(self.name, work, shared, by_strip)
+        found: tuple[Array, ...] = self.crew.run_strips(self.name, number, work, shared, by_strip)
         return found
 
 
-def _from_memory(ray: Any, rows: Rows, cut: Spans, whole: bool, settings: Settings) -> Placed:
-    """The blocks, and who rated whom in all of them if that is wanted."""
-    blocks = [ray.put(side_data(part(rows, *span), *settings, span[0])) for span in cut]
-    without = replace(rows, values=rows.values[:0])
-    return Placed(blocks, cut, ray.put(side_data(without, *settings)) if whole else None)
+def _rows_of(ratings: Ratings | Shards, name: Name) -> Rows | Counted:
+    return ratings.by_user if name == "user" else ratings.by_item
 
 
-def _from_shards(ray: Any, folder: Path, found: Counted, whole: bool, settings: Settings) -> Placed:
-    """The same, read by the workers; what is lost with a machine is read again by another."""
-    read = ray.remote(max_retries=-1)(_read)
-    blocks = [read.remote(folder, number, found.counts[begin:end], begin, *settings)
-              for number, (begin, end) in enumerate(found.spans)]  # fmt: skip
-    joined = ray.remote(max_retries=-1)(_whole).remote(*blocks) if whole else None
-    return Placed(blocks, found.spans, joined)
+def _matrices(ratings: Ratings | Shards, model: Model, name: Name) -> tuple[Matrix, ...]:
+    ids = ratings.users if name == "user" else ratings.items
+    return design_matrices(model, SideFacts(name, ids, _rows_of(ratings, name).counts))
+
+
+def _remote_side(ratings: Ratings | Shards, model: Model, name: Name, crew: Crew) -> RemoteSide:
+    """What the driver knows of a side."""
+    other: Name = "item" if name == "user" else "user"
+    matrices = _matrices(ratings, model, name)
+    counts = column_counts(matrices, _rows_of(ratings, other).counts)
+    return RemoteSide(name, None, _rows_of(ratings, name).counts, matrices, counts, crew=crew)
+
+
+def _place_sides(
+    ray: Any, ratings: Ratings | Shards, model: Model, blocks: int
+) -> dict[Name, PlacedSide]:
+    """Both sides in the object store: blocks of rows, and the designs by column."""
+    mean = ratings.mean
+    placed: dict[Name, PlacedSide] = {}
+    for name in NAMES:
+        matrices, rows = _matrices(ratings, model, name), _rows_of(ratings, name)
+        if isinstance(rows, Rows):
+            cut = spans(rows.counts, model.rank, blocks)
+            found = [ray.put(side_data(part(rows, *span), name, mean,
+                                       tuple(one.cut(*span) for one in matrices), span[0]))
+                     for span in cut]  # fmt: skip
+        else:
+            assert isinstance(ratings, Shards)
+            cut, read = rows.spans, ray.remote(max_retries=-1)(_read)
+            found = [read.remote(ratings.folder, number, rows.counts[begin:end], name, mean,
+                                 tuple(one.cut(begin, end) for one in matrices), begin)
+                     for number, (begin, end) in enumerate(cut)]  # fmt: skip
+        placed[name] = PlacedSide(found, cut, [])
+    for name, other in (NAMES, NAMES[::-1]):
+        for one in _matrices(ratings, model, name):
+            rows = _rows_of(ratings, other)
+            if one.columns is not None:
+                columns = ray.put(one.columns)
+            elif isinstance(rows, Rows):
+                columns = ray.put(Sparse(rows.starts, rows.index, NO_VALUES))
+            else:
+                columns = ray.remote(max_retries=-1)(_join).remote(*placed[other].blocks)
+            placed[name].columns.append(columns)
+    return placed
 
 
 def _read(
-    folder: Path, number: int, counts: NDArray[np.int64], first: int, name: Name, mean: float,
-    power: float,
+    folder: Path, number: int, counts: NDArray[np.int64], name: Name, mean: float,
+    matrices: tuple[Matrix, ...], first: int,
 ) -> SideData:  # fmt: skip
-    """A block from its shard."""
-    return side_data(read_block(folder, name, number, counts), name, mean, power, first)
+    """A block from its shard; what is lost with a machine is read again by another."""
+    return side_data(read_block(folder, name, number, counts), name, mean, matrices, first)
 
 
-def _whole(*blocks: SideData) -> SideData:
-    """Who rated whom in all blocks; the values are not needed."""
+def _join(*blocks: SideData) -> Sparse:
+    """Who rated whom in all blocks of a side."""
     counts = np.concatenate([block.counts for block in blocks])
     index = np.concatenate([block.observed.index for block in blocks])
-    rows = Rows(np.concatenate([[0], np.cumsum(counts)]), index, blocks[0].observed.values[:0])
-    return side_data(rows, blocks[0].name, blocks[0].observed.mean, blocks[0].power)
+    return Sparse(np.concatenate([[0], np.cumsum(counts)]), index, NO_VALUES)
 
 
 def _alone(work: Callable[[Any], Any], job: Any) -> Any:

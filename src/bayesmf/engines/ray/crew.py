@@ -17,8 +17,10 @@ import numba
 import numpy as np
 
 from bayesmf.errors import DataError
+from bayesmf.kernels.designs import Sparse
 from bayesmf.machine import aligned
-from bayesmf.model.state import Array, Name, SideData, Values, Work
+from bayesmf.model.data import Array, SideData, Values, Work
+from bayesmf.model.designs import Name
 
 logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)  # tracebacks of the dead
 TRIES = 5  # of a step whose workers die
@@ -32,21 +34,21 @@ class Order(NamedTuple):
     side: Name
     work: Work
     shared: Any  # Values, or one reference to them
-    by_strip: bool
+    design: int | None = None  # whose strips are dealt; None: rows are
 
 
-class Placed(NamedTuple):
+class PlacedSide(NamedTuple):
     """A side in the object store."""
 
     blocks: list[Any]
     spans: list[tuple[int, int]]  # rows of each block
-    whole: Any  # who rated whom in all blocks, for what goes by columns; or None
+    columns: list[Any]  # the designs of the side by column
 
 
 class Crew:
     """A worker for each core of the cluster; if one dies, all are replaced and the step redone."""
 
-    def __init__(self, ray: Any, sides: dict[Name, Placed]) -> None:
+    def __init__(self, ray: Any, sides: dict[Name, PlacedSide]) -> None:
         self.ray, self.sides = ray, sides
         self._graph: Any = None
         self._workers: list[Any] = []
@@ -54,22 +56,24 @@ class Crew:
         self._took: dict[Any, deque[float]] = defaultdict(lambda: deque(maxlen=3))  # by each step
         self._spans: dict[Name, list[tuple[int, int]]] = {}  # rows of each worker
 
-    def rows(self, side: Name, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
+    def run_rows(self, side: Name, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
         """work(block, *shared, *by_row), joined in the order of the rows."""
 
         def owns() -> list[Own]:
             return [[tuple(v[begin:end] for v in by_row)] for begin, end in self._spans[side]]
 
-        return self._step(Order(side, work, shared, False), owns)
+        return self._step(Order(side, work, shared), owns)
 
-    def strips(self, side: Name, work: Work, shared: Values, by_strip: Values) -> tuple[Array, ...]:
-        """work(whole side, number of the strip, *shared, *by_strip), strip by strip."""
+    def run_strips(
+        self, side: Name, design: int, work: Work, shared: Values, by_strip: Values
+    ) -> tuple[Array, ...]:
+        """work(design by column, number of the strip, *shared, *by_strip), strip by strip."""
 
         def owns() -> list[Own]:
             dealt = np.array_split(np.arange(len(by_strip[0])), len(self._spans[side]))
             return [[(int(k), *(v[k : k + 1] for v in by_strip)) for k in some] for some in dealt]
 
-        return self._step(Order(side, work, shared, True), owns)
+        return self._step(Order(side, work, shared, design), owns)
 
     def _step(self, order: Order, owns: Callable[[], list[Own]]) -> tuple[Array, ...]:
         errors = self.ray.exceptions
@@ -77,10 +81,10 @@ class Crew:
             try:
                 return self._once(order, owns)
             except (errors.RayChannelError, errors.RayActorError, errors.ObjectLostError) as error:
-                told = str(error).splitlines()[0]
+                reason = str(error).splitlines()[0]
                 self.dismiss()
         raise DataError(
-            f"workers died {TRIES} times in the same step, perhaps for want of memory: {told}"
+            f"workers died {TRIES} times in the same step, perhaps for want of memory: {reason}"
         )
 
     def _once(self, order: Order, owns: Callable[[], list[Own]]) -> tuple[Array, ...]:
@@ -91,20 +95,20 @@ class Crew:
             self._hire()
         if self._far:  # a machine gets it from whoever has it; a channel only from the driver
             order = order._replace(shared=[self.ray.put(order.shared)])
-        to_come = self._graph.execute(order, *owns())
+        answers = self._graph.execute(order, *owns())
         took = self._took[order.side, order.work]
         if len(took) > 1:  # the first may have been compiling
             time.sleep(ASLEEP * min(took))  # to wait for a channel takes a whole core
-        seconds, found = zip(*self.ray.get(to_come, timeout=-1), strict=True)
+        seconds, found = zip(*self.ray.get(answers, timeout=-1), strict=True)
         took.append(max(seconds))
-        return end_to_end([part for part in found if part])
+        return concatenate([part for part in found if part])
 
     def _hire(self) -> None:
         """Workers where there are cores, each with neighbouring blocks of both sides."""
         from ray.dag import InputNode, MultiOutputNode
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        places = in_turn([
+        places = alternate([
             [node["NodeID"]] * int(node["Resources"].get("CPU", 0))
             for node in self.ray.nodes() if node["Alive"]
         ])  # fmt: skip
@@ -117,15 +121,15 @@ class Crew:
             hired.options(scheduling_strategy=NodeAffinitySchedulingStrategy(place, soft=True))
             .remote() for place in places[:most]
         ]  # fmt: skip
-        told = []
-        for name, (blocks, spans, whole) in self.sides.items():
+        answers = []
+        for name, (blocks, spans, columns) in self.sides.items():
             rows = self._spans[name] = []
             dealt = np.array_split(np.arange(len(blocks)), len(workers))
             for worker, some in zip(workers, dealt, strict=True):
                 begin = rows[-1][1] if rows else 0
                 rows.append((begin, spans[some[-1]][1] if len(some) else begin))
-                told.append(worker.hold.remote(name, [whole], *(blocks[k] for k in some)))
-        self.ray.get(told)
+                answers.append(worker.hold.remote(name, columns, *(blocks[k] for k in some)))
+        self.ray.get(answers)
         with InputNode() as given:
             steps = [worker.step.bind(given[0], given[k]) for k, worker in enumerate(workers, 1)]
             graph = MultiOutputNode(steps)
@@ -148,11 +152,11 @@ class Worker:
     def __init__(self) -> None:
         numba.set_num_threads(1)
         self.blocks: dict[Name, tuple[SideData, ...]] = {}
-        self.whole: dict[Name, Any] = {}
+        self.columns: dict[Name, list[Any]] = {}
 
-    def hold(self, side: Name, whole: list[Any], *blocks: SideData) -> None:
-        """These from now on; the whole side is fetched by whoever gets a strip."""
-        self.blocks[side], (self.whole[side],) = blocks, whole
+    def hold(self, side: Name, columns: list[Any], *blocks: SideData) -> None:
+        """Hold these from now on; designs by column are fetched by whoever gets a strip."""
+        self.blocks[side], self.columns[side] = blocks, columns
 
     def step(self, order: Order | None, own: Own) -> tuple[float, Values]:
         """Its seconds and its part of a step; nothing if it has no part."""
@@ -160,13 +164,14 @@ class Worker:
             return 0.0, ()
         start = time.perf_counter()
         numba.set_num_threads(1)  # of the thread that serves the channels
-        shared = order.shared if isinstance(order.shared, tuple) else fetched(*order.shared)
-        shared, own = writable(shared), [writable(values) for values in own]
-        if order.by_strip:
-            if own and not isinstance(self.whole[order.side], SideData):
-                self.whole[order.side] = fetched(self.whole[order.side])
-            whole = self.whole[order.side]
-            parts = [order.work(whole, number, *shared, *strip) for number, *strip in own]
+        shared = order.shared if isinstance(order.shared, tuple) else fetch(*order.shared)
+        shared, own = make_writable(shared), [make_writable(values) for values in own]
+        if order.design is not None:
+            held = self.columns[order.side]
+            if own and not isinstance(held[order.design], Sparse):
+                held[order.design] = fetch(held[order.design])
+            columns = held[order.design]
+            parts = [order.work(columns, number, *shared, *strip) for number, *strip in own]
         else:
             parts, begin = [], 0
             for block in self.blocks[order.side]:
@@ -174,33 +179,33 @@ class Worker:
                 rows = (values[begin:end] for values in own[0])
                 parts.append(order.work(block, *shared, *rows))
                 begin = end
-        return time.perf_counter() - start, end_to_end(parts) if parts else ()
+        return time.perf_counter() - start, concatenate(parts) if parts else ()
 
 
-def fetched(reference: Any) -> Any:
+def fetch(reference: Any) -> Any:
     """A value of the object store, in a worker."""
     import ray
 
     return ray.get(reference)
 
 
-def in_turn(groups: list[list[Any]]) -> list[Any]:
+def alternate(groups: list[list[Any]]) -> list[Any]:
     """The first of every group, then the second of every group, and so on."""
     return [value for row in itertools.zip_longest(*groups) for value in row if value is not None]
 
 
-def end_to_end(parts: list[Values]) -> tuple[Array, ...]:
+def concatenate(parts: list[Values]) -> tuple[Array, ...]:
     """Arrays of one part after those of another."""
     return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
 
-def writable(values: Any) -> Any:
+def make_writable(values: Any) -> Any:
     """Copies of arrays, for those in shared memory are read-only and kernels not made for it."""
     if isinstance(values, np.ndarray):
         copy = aligned(values.shape) if values.dtype == float else np.empty_like(values, order="C")
         copy[...] = values
         return copy
     if isinstance(values, tuple):
-        copies = [writable(value) for value in values]
+        copies = [make_writable(value) for value in values]
         return type(values)(*copies) if hasattr(values, "_fields") else tuple(copies)
     return values

@@ -7,7 +7,7 @@ for a value that may be on another machine, and goes into more work without pass
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from bayesmf.data.io.shards import Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
-from bayesmf.engines.ray.crew import writable
+from bayesmf.engines.ray.crew import make_writable
 from bayesmf.kernels.rows import Observed
+from bayesmf.model.data import Array, Data, SideData, Values, side_data
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Array, Data, Side, SideData, State, Values, side_data
+from bayesmf.model.state import Side, State
 
 Handle = Any
 Sums = tuple[Any, ...]  # arrays or numbers that are added block by block
@@ -106,7 +107,7 @@ class OnRay:
 def _call(work: Callable[..., Any], *values: Any) -> Any:
     """One task; one thread, for each worker has one core."""
     numba.set_num_threads(1)
-    return work(*map(writable, values))
+    return work(*map(make_writable, values))
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,9 @@ class Block:
 class ResidentData(Data):
     """Ratings in blocks of users; ``user`` and ``item`` know their counts only."""
 
-    workers: Workers
-    spans: list[tuple[int, int]]
-    blocks: list[Handle]
+    workers: Workers = field(kw_only=True)
+    spans: list[tuple[int, int]] = field(kw_only=True)
+    blocks: list[Handle] = field(kw_only=True)
 
     def summed(self, parts: list[Handle]) -> Sums:
         """The sum over blocks, added in pairs of neighbours, and pairs of those: a fixed order."""
@@ -140,7 +141,9 @@ def _add(one: Sums, other: Sums) -> Sums:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def placed(workers: Workers, ratings: Ratings | Shards, model: Model, blocks: int) -> ResidentData:
+def place_residents(
+    workers: Workers, ratings: Ratings | Shards, model: Model, blocks: int
+) -> ResidentData:
     """The ratings in blocks of users; a shard is read by whoever needs it, and again if lost."""
     mean, items, by_user = ratings.mean, ratings.n_items, ratings.by_user
     counts: NDArray[np.int64] = by_user.counts
@@ -153,9 +156,9 @@ def placed(workers: Workers, ratings: Ratings | Shards, model: Model, blocks: in
         handles = [workers.call(_read, ratings.folder, number, counts[slice(*span)], span[0], items,
                                 mean)
                    for number, span in enumerate(cut)]  # fmt: skip
-    user = SideData("user", None, counts, model.side_power)
-    item = SideData("item", None, ratings.by_item.counts, model.side_power)
-    return ResidentData(user, item, mean, len(ratings), workers, cut, handles)
+    user = SideData("user", None, counts)
+    item = SideData("item", None, ratings.by_item.counts)
+    return ResidentData(user, item, mean, len(ratings), workers=workers, spans=cut, blocks=handles)
 
 
 def _read(
@@ -167,36 +170,31 @@ def _read(
 def _block(rows: Rows, first: int, items: int, mean: float) -> Block:
     order = np.argsort(rows.index, kind="stable")
     ends = np.cumsum(np.bincount(rows.index, minlength=items))
-    turned = Rows(np.concatenate([[0], ends]), rows.row_index[order], rows.values[order])
+    by_item = Rows(np.concatenate([[0], ends]), rows.row_index[order], rows.values[order])
     none = np.empty((0, 0), np.int64)
     none.flags.writeable = False
-    observed = Observed(turned.starts, turned.index, turned.values, mean, none)
-    return Block(side_data(rows, "user", mean, 0.0, first), observed)
+    observed = Observed(by_item.starts, by_item.index, by_item.values, mean, none)
+    return Block(side_data(rows, "user", mean, (), first), observed)
 
 
 class Held(NamedTuple):
     """What a block keeps of its users."""
 
     x: Array
-    noise: Array
-    spread: Array
+    alpha: Array
+    scale: Array
 
 
 class ResidentSide(Side):
     """The users' parameters: mu and Lambda are the driver's, each block holds its rows.
 
-    Asked for ``x``, ``noise``, ``spread`` or for ``plain``, the driver fetches all rows, and has
+    Asked for ``x``, ``alpha``, ``scale`` or for ``plain``, the driver fetches all rows, and has
     them until the next sweep. ``redo`` makes the rows again after they were lost with a machine,
     from ``since``, the last state that was here whole, or from the random start if that is None.
     """
 
-    def __init__(
-        self, data: ResidentData, mean: Array, precision: Array, rows: list[Handle]
-    ) -> None:
-        size = len(mean)
-        self.mean, self.precision = mean, precision
-        self.W = self.offset = np.zeros((0, size))
-        self.W_mean, self.W_precision = np.zeros(size), np.eye(size)
+    def __init__(self, data: ResidentData, mu: Array, Lambda: Array, rows: list[Handle]) -> None:
+        self.mu, self.Lambda, self.shifts = mu, Lambda, []
         self.data = data
         self.since: State | None = None
         self.redo: Callable[[], None] | None = None
@@ -216,32 +214,31 @@ class ResidentSide(Side):
     def __getattr__(self, name: str) -> Array:
         if name not in Held._fields:
             raise AttributeError(name)
-        blocks = self._fetched(lambda: self.rows)
+        blocks = self._fetch(lambda: self.rows)
         whole = Held(*(np.concatenate(each) for each in zip(*blocks, strict=True)))
         vars(self).update(whole._asdict())
         values: Array = vars(self)[name]
         return values
 
     def at(self, rows: NDArray[Any]) -> tuple[Array, Array]:
-        """x and noise of some rows, fetched from their blocks."""
+        """x and alpha of some rows, fetched from their blocks."""
         if self.here:
             return super().at(rows)
         cuts = [np.searchsorted(rows, span) for span in self.data.spans]
         call = self.data.workers.call
-        parts = self._fetched(
+        parts = self._fetch(
             lambda: [call(_pick, handle, rows[low:high] - begin)
                      for handle, (begin, _), (low, high)
                      in zip(self.rows, self.data.spans, cuts, strict=True) if low < high]
         )  # fmt: skip
-        x, noise = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return x, noise
+        x, alpha = (np.concatenate(found) for found in zip(*parts, strict=True))
+        return x, alpha
 
     def plain(self) -> Side:
         """All of it."""
-        return Side(self.x, self.mean, self.precision, self.noise, self.spread, self.W,
-                    self.W_mean, self.W_precision, self.offset)  # fmt: skip
+        return Side(self.x, self.mu, self.Lambda, self.alpha, self.scale)
 
-    def _fetched(self, handles: Callable[[], list[Handle]]) -> list[Values]:
+    def _fetch(self, handles: Callable[[], list[Handle]]) -> list[Values]:
         try:
             return self.data.workers.get(handles())
         except self.data.workers.lost:
@@ -252,4 +249,4 @@ class ResidentSide(Side):
 
 
 def _pick(rows: Held, numbers: NDArray[np.int64]) -> tuple[Array, Array]:
-    return rows.x[numbers], rows.noise[numbers]
+    return rows.x[numbers], rows.alpha[numbers]

@@ -26,20 +26,21 @@ from bayesmf.engines.ray.resident import Block, Held, ResidentData, ResidentSide
 from bayesmf.errors import DataError
 from bayesmf.kernels.rows import Known, draw_from_grams, pack_grams
 from bayesmf.model.conditionals import POINTS, second_moments
+from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
-from bayesmf.model.state import START, Side, SideData, State, random_start, start_rows
+from bayesmf.model.state import Side, State, random_start, start_rows
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
+from bayesmf.sweep.rows import row_prior, update_rows
 from bayesmf.sweep.sweep import (
     fix_hyper,
-    prior_of,
+    group_weights,
     take_hyper,
+    update_alpha,
     update_hyper,
-    update_noise,
-    update_rows,
-    update_spread,
+    update_scale,
     update_tau,
-    weights_of,
 )
 
 Array = NDArray[np.float64]
@@ -52,19 +53,19 @@ class Shared(NamedTuple):
     model: Model
     draws: Draws
     x: Array  # of the items
-    noise: Array
-    mean: Array  # of the users' prior
-    precision: Array
+    alpha: Array
+    mu: Array  # of the users' prior
+    Lambda: Array
     tau: float
 
 
 def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> State:
     """``random_start``, the users' rows made by their blocks."""
-    nobody = SideData("user", None, data.user.counts[:0], data.user.power)
+    nobody = SideData("user", None, data.user.counts[:0])
     state = random_start(model, replace(data, user=nobody), seed, chain)
-    draws = Draws(seed, chain, parameter=START)
+    draws = stream(Draws(seed, chain), "user", "start_rows")
     rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
-    state.user = ResidentSide(data, state.user.mean, state.user.precision, rows)
+    state.user = ResidentSide(data, state.user.mu, state.user.Lambda, rows)
     return state
 
 
@@ -75,7 +76,7 @@ def _begin(block: Block, model: Model, draws: Draws) -> Held:
 
 
 def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
-    """Draw everything once, as ``sweep`` does; changes ``state`` in place.
+    """Draw everything once, as ``sweep`` does; changes ``state`` in counter.
 
     Rows that died with their machine are made again: the sweeps since the last state that the
     driver held whole (of a kept draw, of a checkpoint, or the start) are redone with the same
@@ -83,7 +84,7 @@ def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws)
     """
     if not isinstance(state.user, ResidentSide):
         since = copy.deepcopy(state)
-        state.user = _scattered(data, state.user)
+        state.user = _scatter(data, state.user)
         state.user.since = since
     elif state.user.here:
         state.user.since = copy.deepcopy(replace(state, user=state.user.plain()))
@@ -95,11 +96,11 @@ def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws)
     state.user.redo = again
 
 
-def _scattered(data: ResidentData, user: Side) -> ResidentSide:
+def _scatter(data: ResidentData, user: Side) -> ResidentSide:
     """Rows that the driver has, brought to the blocks."""
-    rows = [data.workers.put(Held(user.x[a:b], user.noise[a:b], user.spread[a:b]))
+    rows = [data.workers.put(Held(user.x[a:b], user.alpha[a:b], user.scale[a:b]))
             for a, b in data.spans]  # fmt: skip
-    return ResidentSide(data, user.mean, user.precision, rows)
+    return ResidentSide(data, user.mu, user.Lambda, rows)
 
 
 def _again(
@@ -112,10 +113,10 @@ def _again(
             new = (resident_start(model, data, draws.seed, draws.chain) if since is None
                    else copy.deepcopy(since))  # fmt: skip
             user = new.user = (new.user if isinstance(new.user, ResidentSide)
-                               else _scattered(data, new.user))  # fmt: skip
+                               else _scatter(data, new.user))  # fmt: skip
             for sweep in range(new.sweep + 1, draws.sweep + 1):
                 _sweep(model, data, new, replace(draws, sweep=sweep))
-            state.user.mean, state.user.precision = user.mean, user.precision
+            state.user.mu, state.user.Lambda = user.mu, user.Lambda
             state.user.put(user.rows, user.moments)
             state.item, state.tau, state.sweep = new.item, new.tau, new.sweep
             return
@@ -137,19 +138,17 @@ def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
     user, item, algorithm, workers = state.user, state.item, Sampling(draws), data.workers
     assert isinstance(user, ResidentSide)
     _update_prior(model, data, user, algorithm)
-    shared = workers.put(
-        Shared(model, draws, item.x, item.noise, user.mean, user.precision, state.tau)
-    )
+    shared = workers.put(Shared(model, draws, item.x, item.alpha, user.mu, user.Lambda, state.tau))
     made = [workers.step(_users, block, rows, shared)
             for block, rows in zip(data.blocks, user.rows, strict=True)]  # fmt: skip
     grams, *moments = data.summed([sums for _, sums in made])
     user.put([rows for rows, _ in made], tuple(moments))
     update_hyper(model, data.item, item, algorithm)
-    prior, errors = prior_of(model, data.item, item), np.empty(len(item.x))
+    prior, errors = row_prior(model, data.item, item), np.empty(len(item.x))
     item.x = np.zeros_like(item.x)
-    draw_from_grams(grams, state.tau * item.noise, prior, algorithm.place("item", "rows"), item.x,
+    draw_from_grams(grams, state.tau * item.alpha, prior, algorithm.counter("item", "rows"), item.x,
                     errors)  # fmt: skip
-    update_noise(model, data.item, item, errors, state, algorithm)
+    update_alpha(model, data.item, item, errors, state, algorithm)
     update_tau(model, data, errors, state, algorithm)
 
 
@@ -172,7 +171,7 @@ def _update_prior(
 def _moments(rows: Held, model: Model) -> Sums:
     """sum w, sum w x and sum w x x' of every group whose prior is not fixed."""
     found: list[Sums] = [
-        second_moments(group, rows.x, weights_of(rows.spread, group), POINTS)
+        second_moments(group, rows.x, group_weights(rows.scale, group), POINTS)
         for group in model.groups("user")
         if group.hyper is not None
     ]
@@ -183,23 +182,20 @@ def _users(block: Block, rows: Held, shared: Shared) -> tuple[Held, Sums]:
     """The user step of a block: its new rows; the items' Gram matrices and the rows' moments."""
     model, data = shared.model, block.users
     algorithm = Sampling(replace(shared.draws, first=data.observed.first))
-    me = _side(rows, shared.mean, shared.precision)
-    items = Held(shared.x, shared.noise, np.ones(len(shared.x)))
-    state = State(me, _side(items, shared.mean, shared.precision), shared.tau)
+    me = _make_side(rows, shared.mu, shared.Lambda)
+    items = Held(shared.x, shared.alpha, np.ones(len(shared.x)))
+    state = State(me, _make_side(items, shared.mu, shared.Lambda), shared.tau)
     for group in model.groups("user"):
-        update_spread(model, "user", me, group, algorithm)
+        update_scale(model, "user", me, group, algorithm)
     errors = update_rows(model, data, me, state.item, state, algorithm)
-    update_noise(model, data, me, errors, state, algorithm)
-    new = Held(me.x, me.noise, me.spread)
+    update_alpha(model, data, me, errors, state, algorithm)
+    new = Held(me.x, me.alpha, me.scale)
     grams = np.empty((len(shared.x), (me.size + 1) * (me.size + 2) // 2))
-    known = Known.of(me.x, me.noise, POINTS)
+    known = Known.of(me.x, me.alpha, POINTS)
     pack_grams(block.items, known, me.size, state.width(), grams)
     return new, (grams, *_moments(new, model))
 
 
-def _side(rows: Held, mean: Array, precision: Array) -> Side:
-    """Rows without side features."""
-    size = len(mean)
-    none = np.zeros((0, size))
-    return Side(rows.x, mean, precision, rows.noise, rows.spread, none, np.zeros(size),
-                np.eye(size), none)  # fmt: skip
+def _make_side(rows: Held, mu: Array, Lambda: Array) -> Side:
+    """Rows without designs."""
+    return Side(rows.x, mu, Lambda, rows.alpha, rows.scale)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.kernels.designs import offsets
+from bayesmf.kernels.designs import offsets, squared
 from bayesmf.kernels.reduce import residual_sums
+from bayesmf.model.data import Data, SideData
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Side, SideData, State, refresh_offset
+from bayesmf.model.state import Side, State, refresh_offsets
 
 Array = NDArray[np.float64]
 FASTER, SLOWER = 1.05, 0.5  # of the step, after a fall and after a rise of the energy
@@ -22,32 +23,40 @@ def residuals(data: SideData, me: Side, others: Side, weight: Array) -> tuple[Ar
 
 
 def energy(data: Data, state: State) -> float:
-    """1/2 sum e_ij^2 + 1/2 sum over rows and side features of x' penalty x."""
+    """1/2 sum e_ij^2 + 1/2 sum over rows and W of x' Lambda x, with penalties for Lambda."""
     _, errors = residuals(data.user, state.user, state.item, np.ones(len(state.item.x)))
     total = float(errors.sum())
     for side in (state.user, state.item):
-        total += float(np.einsum("ia,ab,ib->", side.own, side.precision, side.own, optimize=True))
-        total += float(np.einsum("ia,ab,ib->", side.W, side.W_precision, side.W, optimize=True))
+        total += _quadratic(side.own, side.Lambda)
+        total += sum(_quadratic(shift.W, shift.Lambda) for shift in side.shifts)
     return 0.5 * total
 
 
-def gradients(model: Model, data: Data, state: State) -> dict[str, Array]:
+def _quadratic(rows: Array, matrix: Array) -> float:
+    """The sum of x' matrix x over all rows x."""
+    return float(np.einsum("ia,ab,ib->", rows, matrix, rows, optimize=True))
+
+
+def gradients(
+    model: Model, data: Data, state: State, only_biases: bool = False
+) -> dict[str, Array]:
     """Of the energy in each side's own rows and W; a row without own features has only a bias."""
     out: dict[str, Array] = {}
-    for mine, other in ((data.user, data.item), (data.item, data.user)):
+    first = model.first_shifted
+    for mine in (data.user, data.item):
         me, others = state.sides(mine.name)
         pull, _ = residuals(mine, me, others, np.ones(len(others.x)))
-        out[f"{mine.name}.x"] = me.own @ me.precision - pull
-        if not (model.features == "none" or model.has_own(mine.name)):
+        out[f"{mine.name}.x"] = me.own @ me.Lambda - pull
+        if not model.has_own(mine.name):
             out[f"{mine.name}.x"][:, 1:] = 0.0
-        if model.has_side(mine.name):
-            first = model.first_side
-            shared = np.zeros_like(me.W)
-            # row i pulls every W_k that it rated by c_i
-            offsets(other.observed, pull * mine.shrink[:, None], np.ones(len(me.W)), shared)
-            slope = me.W @ me.W_precision - shared
+        for number, shift in enumerate([] if only_biases else me.shifts):
+            shared = np.zeros_like(shift.W)
+            # row i pulls every W_k of its design by X_ik
+            pulled = pull * mine.matrices[number].scale[:, None]
+            offsets(mine.columns[number], pulled, np.ones(len(shift.W)), shared)
+            slope = shift.W @ shift.Lambda - shared
             slope[:, :first] = 0.0
-            out[f"{mine.name}.W"] = slope
+            out[f"{mine.name}.W{number}"] = slope
     return out
 
 
@@ -56,18 +65,22 @@ class Momentum:
 
     The curvature of a row is its penalty plus its number of ratings times the mean square of what
     it is multiplied with. A step that raises the energy is taken back and halved, so that no step
-    size needs to be chosen.
+    size needs to be chosen. With ``only_biases`` the weights of designs stay where they are.
     """
 
-    def __init__(self, model: Model, data: Data, state: State, hold_biases: bool) -> None:
-        self.model, self.data, self.state, self.hold = model, data, state, hold_biases
+    def __init__(
+        self, model: Model, data: Data, state: State, *, hold_biases: bool = False,
+        only_biases: bool = False,
+    ) -> None:  # fmt: skip
+        self.model, self.data, self.state = model, data, state
+        self.hold, self.only_biases = hold_biases, only_biases
         self.rate, self.momentum = 0.5, 0.9
         self.velocity: dict[str, Array] = {}
         self.energy = energy(data, state)
 
     def step(self) -> float:
         """One step down; returns the energy."""
-        slopes = gradients(self.model, self.data, self.state)
+        slopes = gradients(self.model, self.data, self.state, self.only_biases)
         scale = self._curvatures()
         before = {name: self._part(name).copy() for name in slopes}
         rows = {name: self.state.sides(name)[0].x.copy() for name in ("user", "item")}
@@ -100,17 +113,20 @@ class Momentum:
 
     def _part(self, name: str) -> Array:
         side = self.state.user if name.startswith("user") else self.state.item
-        return side.own if name.endswith(".x") else side.W
+        if name.endswith(".x"):
+            return side.own
+        return side.shifts[int(name.rpartition(".W")[2])].W
 
     def _move(self, values: dict[str, Array]) -> None:
         """Put own rows and W in place: x = own + offset."""
         for mine in (self.data.user, self.data.item):
             me, _ = self.state.sides(mine.name)
-            if f"{mine.name}.W" in values:
-                me.W[:] = values[f"{mine.name}.W"]
-                refresh_offset(me, mine)
+            for number, shift in enumerate(me.shifts):
+                if f"{mine.name}.W{number}" in values:
+                    shift.W[:] = values[f"{mine.name}.W{number}"]
+                    refresh_offsets(me, mine, number)
             own = values[f"{mine.name}.x"]
-            me.x[:, : me.size] = own + me.offset if len(me.offset) else own
+            me.x[:, : me.size] = own + me.offset if me.shifts else own
 
     def _curvatures(self) -> dict[str, Array]:
         out = {}
@@ -119,10 +135,11 @@ class Momentum:
             z = others.x[:, : me.size].copy()
             z[:, 0] = 1.0
             square = other.counts @ z**2 / self.data.size
-            out[f"{mine.name}.x"] = np.diag(me.precision) + mine.counts[:, None] * square
-            if self.model.has_side(mine.name):
-                strength = np.empty((len(me.W), 1))
-                each = (mine.shrink**2 * mine.counts)[:, None]
-                offsets(other.observed, each, np.ones(len(me.W)), strength)
-                out[f"{mine.name}.W"] = np.diag(me.W_precision) + strength * square
+            out[f"{mine.name}.x"] = np.diag(me.Lambda) + mine.counts[:, None] * square
+            for number, shift in enumerate([] if self.only_biases else me.shifts):
+                strength = np.empty((len(shift.W), 1))
+                by_row = (mine.matrices[number].scale ** 2 * mine.counts)[:, None]
+                squares = squared(mine.columns[number])
+                offsets(squares, by_row, np.ones(len(shift.W)), strength)
+                out[f"{mine.name}.W{number}"] = np.diag(shift.Lambda) + strength * square
         return out

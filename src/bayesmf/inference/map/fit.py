@@ -9,33 +9,38 @@ E = 1/2 sum e_ij^2 + penalty_b / 2 (|gamma|^2 + |eta|^2) + penalty / 2 (|U|^2 + 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.choices import METHODS, Method
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
 from bayesmf.errors import DataError
 from bayesmf.fit.fitted import Fitted
 from bayesmf.fit.posterior import Posterior, draws_of
+from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.descent import Momentum, energy, residuals
 from bayesmf.inference.target import Target
 from bayesmf.machine import check_threads, using
-from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, State, random_start
+from bayesmf.model.data import Data
+from bayesmf.model.spec import Model, check_gaussian
+from bayesmf.model.state import State, random_start
 from bayesmf.sweep.algorithm import Modes
-from bayesmf.sweep.sweep import update_rows, update_side
+from bayesmf.sweep.designs import update_design
+from bayesmf.sweep.rows import update_rows
 
 Array = NDArray[np.float64]
 PENALTIES = (5.0, 10.0, 20.0, 40.0)
 MIDDLE, ENOUGH = 20.0, 20  # the penalty when there are fewer ratings than this to choose it by
 
 
-@dataclass
+@dataclass(repr=False)
 class MapFit(Fitted):
     """A MAP estimate, and how it was reached."""
 
@@ -71,8 +76,9 @@ class MAP:
     are a tenth of the training ratings unless they are given.
     """
 
-    model: Model = field(default_factory=Model.best)
-    method: Literal["coordinate", "momentum"] = "coordinate"
+    model: Model = field(default_factory=Model)
+    _: KW_ONLY
+    method: Method = "coordinate"
     penalty: float | None = None  # of the features; None: the best of 5, 10, 20 and 40
     bias_penalty: float = 3.0
     hold_biases: bool | None = None  # None: as the method has it
@@ -81,15 +87,18 @@ class MAP:
     threads: int | None = None  # None: all
 
     def __post_init__(self) -> None:
+        check_kind("model", self.model, Model, "a Model, such as MAP(Model())")
+        check_gaussian(self.model, "MAP estimation")
         check_threads(self.threads)
-        if self.method not in ("coordinate", "momentum"):
-            raise DataError(f"method={self.method!r}: choose one of coordinate, momentum")
+        check_choice("method", self.method, METHODS)
         for name in ("penalty", "bias_penalty"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < np.inf:
-                raise DataError(f"{name}={value}: choose a number above 0")
-        if self.sweeps is not None and self.sweeps < 1:
-            raise DataError(f"sweeps={self.sweeps}: choose 1 or more")
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), above=0.0)
+        if self.sweeps is not None:
+            check_whole("sweeps", self.sweeps, 1)
+        check_whole("seed", self.seed)
+        if self.hold_biases and self.method == "coordinate":
+            raise DataError("coordinates solve for biases and features together; use momentum")
 
     def fit(
         self,
@@ -117,7 +126,9 @@ class MAP:
             part, judge = train, validation
             if validation is None and len(train) >= ENOUGH:
                 part, judge = carve(train, 0.1, self.seed)
-            return self._choose(train, part, judge, test, patience, clock)
+            fit = self._choose(train, part, judge, test, patience, clock)
+        fit.finish(test, validation)
+        return fit
 
     def _choose(
         self, train: Ratings, part: Ratings, judge: Ratings | None, test: Ratings | None,
@@ -135,7 +146,7 @@ class MAP:
                 done += run.sweeps
                 if best is None or waiting.best < best[0]:
                     best = (waiting.best, waiting.at, run)
-                if clock.reason or self.model.features == "none":
+                if clock.reason or not self.model.rank:
                     break
             assert best is not None
             if part is not train and self.method == "coordinate" and not clock.reason:
@@ -157,73 +168,94 @@ class MAP:
         self, penalty: float, train: Ratings, judge: Ratings | None, test: Ratings | None,
         waiting: Patience | None, clock: Clock,
     ) -> MapFit:  # fmt: skip
+        """All three stages with one penalty."""
         data = Data.of(train, self.model)
         state = random_start(self.model, data, self.seed)
         self._penalise(state, penalty)
-        targets = {name: Target(r, data) for name, r in (("test", test), ("validation", judge))
+        targets = {name: Target(r, data, self.model)
+                   for name, r in (("test", test), ("validation", judge))
                    if r is not None and len(r)}  # fmt: skip
         fit_biases(self.model, data, state)
-        trace: dict[str, list[float]] = {}
-        best = copy.deepcopy(state)
-        at = done = 0
         most = self.sweeps or (60 if self.method == "coordinate" else 1000)
-        if self.model.features == "none":
+        if not self.model.rank:
             most = 0
             if waiting is not None and "validation" in targets:
                 waiting.ends(targets["validation"].error(state))
         step = self._stepper(data, state)
-        try:
-            for number in range(1, most + 1):
-                value = step()
-                done = number
-                record(trace, {"energy": value})
-                record(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
-                judged = trace.get("validation rmse")
-                if waiting is not None and judged:
-                    ends = waiting.ends(judged[-1])
-                    if waiting.at == waiting.seen:
-                        best, at = copy.deepcopy(state), number
-                    if ends:
-                        break
-                elif _flat(trace["energy"]):
-                    break
-                progress = Progress(0, 1, number, most, clock.seconds,
-                                    trace["test rmse"][-1] if "test" in targets else None,
-                                    judged[-1] if judged else None,
-                                    f"MAP, penalty {penalty:g}", state)  # fmt: skip
-                if clock.stops(progress):
-                    break
-        except KeyboardInterrupt:
-            if not done:
-                raise
-            clock.reason = "interrupted"
-        if at:
-            state = best
+        stage = _Features(step, state, targets, waiting, most, f"MAP, penalty {penalty:g}")
+        loop.run(stage, clock)
+        if clock.reason == "interrupted" and not stage.done:
+            raise KeyboardInterrupt
+        state = stage.best
         fit_precisions(self.model, data, state)
         rmse = targets["test"].error(state) if "test" in targets else None
         shown = targets["test"].predict(state) if "test" in targets else None
-        return MapFit(self.model, state, penalty, trace, rmse, done, clock.seconds, clock.reason,
-                      data.mean, shown)  # fmt: skip
+        return MapFit(self.model, state, penalty, stage.trace, rmse, stage.done, clock.seconds,
+                      clock.reason, data.mean, shown)  # fmt: skip
 
     def _penalise(self, state: State, penalty: float) -> None:
         for side in (state.user, state.item):
             diagonal = np.full(side.size, penalty)
             diagonal[0] = self.bias_penalty
-            side.precision[:] = np.diag(diagonal)
-            side.W_precision[:] = penalty * np.eye(side.size)
+            side.Lambda[:] = np.diag(diagonal)
+            for shift in side.shifts:
+                shift.Lambda[:] = penalty * np.eye(side.size)
 
-    def _stepper(self, data: Data, state: State) -> Any:
-        hold = self.hold_biases if self.hold_biases is not None else self.method == "momentum"
+    def _stepper(self, data: Data, state: State) -> Callable[[], float]:
+        """What takes one step down and returns the energy."""
         if self.method == "momentum":
-            return Momentum(self.model, data, state, hold).step
-        if hold:
-            raise DataError("coordinates solve for biases and features together; use momentum")
+            hold = True if self.hold_biases is None else self.hold_biases
+            return Momentum(self.model, data, state, hold_biases=hold).step
 
         def step() -> float:
             coordinate_sweep(self.model, data, state)
             return energy(data, state)
 
         return step
+
+
+class _Features:
+    """Stage two: features, until the validation error rises or the energy is flat."""
+
+    def __init__(
+        self, step: Callable[[], float], state: State, targets: Mapping[str, Target],
+        waiting: Patience | None, most: int, name: str,
+    ) -> None:  # fmt: skip
+        self._step, self.state, self.targets = step, state, targets
+        self.waiting, self.most, self.name = waiting, most, name
+        self.trace: dict[str, list[float]] = {}
+        self.done, self._ended = 0, False
+        self._best: State | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done, or more would not help."""
+        return self._ended or self.done >= self.most
+
+    @property
+    def best(self) -> State:
+        """The state with the least validation error, or the last."""
+        return self._best or self.state
+
+    def step(self) -> None:
+        """One step, and what it says."""
+        record(self.trace, {"energy": self._step()})
+        self.done += 1
+        errors = {f"{name} rmse": t.error(self.state) for name, t in self.targets.items()}
+        record(self.trace, errors)
+        judged = self.trace.get("validation rmse")
+        if self.waiting is not None and judged:
+            self._ended = self.waiting.ends(judged[-1])
+            if self.waiting.at == self.waiting.seen:
+                self._best = copy.deepcopy(self.state)
+        else:
+            self._ended = _flat(self.trace["energy"])
+
+    def progress(self, seconds: float) -> Progress:
+        """For the callbacks."""
+        last = {name: values[-1] for name, values in self.trace.items()}
+        return Progress(0, 1, self.done, self.most, seconds, last.get("test rmse"),
+                        last.get("validation rmse"), self.name, self.state)  # fmt: skip
 
 
 def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
@@ -233,8 +265,9 @@ def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
     """
     state = copy.deepcopy(fit.state)
     for side in (state.user, state.item):
-        side.precision *= state.tau
-        side.W_precision *= state.tau
+        side.Lambda *= state.tau
+        for shift in side.shifts:
+            shift.Lambda *= state.tau
     whole = Posterior.of(model, train, draws_of(state), state)
     return replace(whole, mean=fit.centred)
 
@@ -242,23 +275,27 @@ def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
 def coordinate_sweep(model: Model, data: Data, state: State) -> None:
     """Every row, and every side feature, to the minimum of the energy given the others."""
     modes = Modes()
-    for mine, other in ((data.user, data.item), (data.item, data.user)):
+    for mine in (data.user, data.item):
         me, others = state.sides(mine.name)
-        if model.has_side(mine.name):
-            update_side(model, mine, other, me, others, state, modes)
+        for number in range(len(me.shifts)):
+            update_design(model, mine, me, others, number, state, modes)
         update_rows(model, mine, me, others, state, modes)
 
 
 def fit_biases(model: Model, data: Data, state: State, tolerance: float = 1e-9) -> None:
     """Stage one: the biases alone, with every feature at zero; the features are put back."""
-    kept = [(side.x.copy(), side.offset.copy()) for side in (state.user, state.item)]
-    for side in (state.user, state.item):
+    sides = (state.user, state.item)
+    rows = [side.x.copy() for side in sides]
+    offsets = [[shift.offset.copy() for shift in side.shifts] for side in sides]
+    for side in sides:
         side.x[:, 1:] = 0.0
-        side.offset[:] = 0.0
-    plain = replace(model, features="none")
-    Momentum(plain, data, state, hold_biases=False).run(tolerance)
-    for side, (x, offset) in zip((state.user, state.item), kept, strict=True):
-        side.x[:, 1:], side.offset[:] = x[:, 1:], offset
+        for shift in side.shifts:
+            shift.offset[:] = 0.0
+    Momentum(model, data, state, only_biases=True).run(tolerance)
+    for side, x, before in zip(sides, rows, offsets, strict=True):
+        side.x[:, 1:] = x[:, 1:]
+        for shift, offset in zip(side.shifts, before, strict=True):
+            shift.offset[:] = offset
 
 
 def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e-4) -> None:
@@ -271,20 +308,20 @@ def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e
         before = _precisions(state)
         for mine in (data.user, data.item):
             me, others = state.sides(mine.name)
-            errors = residuals(mine, me, others, others.noise)[1]
+            errors = residuals(mine, me, others, others.alpha)[1]
             if model.precision != "constant":
                 mean = state.tau * errors / np.maximum(mine.counts, 1)
-                me.noise = np.where(mine.counts > 0, 1 / np.maximum(mean, 1e-3), 1.0)
+                me.alpha = np.where(mine.counts > 0, 1 / np.maximum(mean, 1e-3), 1.0)
                 if model.precision == "truncated":
-                    me.noise = np.clip(me.noise, *model.bounds)
-        state.tau = data.size / max(float(state.item.noise @ errors), 1e-3)
+                    me.alpha = np.clip(me.alpha, *model.bounds)
+        state.tau = data.size / max(float(state.item.alpha @ errors), 1e-3)
         after = _precisions(state)  # tau alone stands still while the others move
         if np.max(np.abs(after - before) / after) <= tolerance:
             break
 
 
 def _precisions(state: State) -> Array:
-    return np.concatenate([[state.tau], state.user.noise, state.item.noise])
+    return np.concatenate([[state.tau], state.user.alpha, state.item.alpha])
 
 
 def _flat(energies: list[float]) -> bool:

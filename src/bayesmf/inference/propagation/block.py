@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.engines.ray.cluster import Ray
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, RowMoments
 from bayesmf.kernels.rows import Known, draw_rows
 from bayesmf.model.conditionals import POINTS
+from bayesmf.model.data import Data, SideData
+from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, Side, SideData, State, random_start
+from bayesmf.model.state import Side, State, random_start
 from bayesmf.random.draws import Draws
-from bayesmf.sweep.algorithm import NO_VALUES
-from bayesmf.sweep.sweep import gibbs_sweep, prior_of
+from bayesmf.sweep.algorithm import NO_DRAWS, NO_VALUES
+from bayesmf.sweep.rows import row_prior
+from bayesmf.sweep.sweep import gibbs_sweep
 
 Array = NDArray[np.float64]
 SIDES: tuple[Name, Name] = ("user", "item")
-NO_DRAWS = Draws(0).place()
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,16 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockPosterior:
     """What a block says of its rows and of the noise."""
 
     user: RowGaussians
     item: RowGaussians
-    noise: Array  # the variance 1 / tau at each averaged sweep
+    noise_variance: Array  # 1 / tau at each averaged sweep
     size: int  # ratings
 
 
-def run_blocks(jobs: Iterable[Job], engine: Ray | None = None) -> list[Block]:
-    """The results of independent jobs, in their order; here one after the other, or on Ray."""
-    return [run_block(job) for job in jobs] if engine is None else engine.map(run_block, jobs)
-
-
-def run_block(job: Job) -> Block:
+def run_block(job: Job) -> BlockPosterior:
     """Gibbs sampling of one block, and the moments of its rows.
 
     A side with priors keeps them: they also hold the features' rotation, and the other side
@@ -68,8 +63,8 @@ def run_block(job: Job) -> Block:
     state = start_of(job, data)
     sides = (data.user, data.item)
     moments = {side.name: RowMoments(len(side.counts), model.size) for side in sides}
-    turns = job.user is None and job.item is None and _symmetric(model)
-    noise: list[float] = []
+    rotates = job.user is None and job.item is None and _symmetric(model)
+    noise_variance: list[float] = []
     first: State | None = None
     span = job.sweeps - job.burn_in
     for sweep in range(1, job.sweeps + 1):
@@ -77,15 +72,15 @@ def run_block(job: Job) -> Block:
         after = sweep - 1 - job.burn_in
         if after < 0 or (after + 1) * job.keep // span == after * job.keep // span:
             continue
-        noise.append(1 / state.tau)
+        noise_variance.append(1 / state.tau)
         seen = state
-        if turns:
-            seen = state if first is None else turned(state, first)
+        if rotates:
+            seen = state if first is None else rotate_towards(state, first)
             first = first or copy.deepcopy(state)
         for side in sides:
             moments[side.name].add(*conditional_moments(model, side, seen))
-    return Block(moments["user"].result(), moments["item"].result(), np.array(noise),
-                 len(job.ratings))  # fmt: skip
+    user, item = moments["user"].result(), moments["item"].result()
+    return BlockPosterior(user, item, np.array(noise_variance), len(job.ratings))
 
 
 def data_of(job: Job) -> Data:
@@ -110,8 +105,8 @@ def conditional_moments(model: Model, data: SideData, state: State) -> tuple[Arr
     """Mean and covariance of every row of one side, given the other side and everything else."""
     me, others = state.sides(data.name)
     out, covs = np.zeros_like(me.x), np.empty((len(me.x), me.size * (me.size + 1) // 2))
-    known = Known.of(others.x, others.noise, POINTS)
-    draw_rows(data.observed, known, state.tau * me.noise, prior_of(model, data, me), NO_DRAWS,
+    known = Known.of(others.x, others.alpha, POINTS)
+    draw_rows(data.observed, known, state.tau * me.alpha, row_prior(model, data, me), NO_DRAWS,
               False, out, NO_VALUES, covs, np.empty(len(me.x)), state.width())  # fmt: skip
     return out[:, : me.size], covs
 
@@ -122,7 +117,7 @@ def _symmetric(model: Model) -> bool:
     return model.rank > 0 and h.feature_mean == 0 and bool(np.ptp(h.feature_scale) == 0)
 
 
-def turned(state: State, to: State) -> State:
+def rotate_towards(state: State, to: State) -> State:
     """A copy whose features are turned as close as can be to those of another state.
 
     x -> x Q,   mu -> Q' mu,   Lambda -> Q' Lambda Q,   Q = argmin |X Q - X_to|
@@ -138,6 +133,6 @@ def turned(state: State, to: State) -> State:
     def turn(side: Side) -> Side:
         x = side.x.copy()
         x[:, :size] = side.x[:, :size] @ Q
-        return replace(side, x=x, mean=Q.T @ side.mean, precision=Q.T @ side.precision @ Q)
+        return replace(side, x=x, mu=Q.T @ side.mu, Lambda=Q.T @ side.Lambda @ Q)
 
     return replace(state, user=turn(state.user), item=turn(state.item))

@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_kind, check_whole
 from bayesmf.data.ratings import Ratings
-from bayesmf.engines.ray.cluster import Engine, engine_of
 from bayesmf.errors import DataError
 from bayesmf.fit.fitted import Fitted
 from bayesmf.fit.posterior import Posterior, affordable
+from bayesmf.inference.engine import Engine, find_engine
 from bayesmf.inference.gibbs import Gibbs
-from bayesmf.inference.loop import check_parts
-from bayesmf.inference.propagation.block import SIDES, Block, Job, run_blocks
+from bayesmf.inference.loop import Callback, Clock, Progress, check_parts
+from bayesmf.inference.propagation.block import SIDES, BlockPosterior, Job, run_block
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, product
-from bayesmf.inference.variational.draws import scatter
+from bayesmf.inference.variational.draws import add_noise
 from bayesmf.kernels.gram import padded
 from bayesmf.machine import check_threads, using
 from bayesmf.model import conditionals
-from bayesmf.model.spec import Model
-from bayesmf.model.state import Name, Side, State, stream, to_arrays
+from bayesmf.model.designs import Name
+from bayesmf.model.spec import Model, check_gaussian
+from bayesmf.model.state import Side, State, to_arrays
 from bayesmf.random.draws import Draws
+from bayesmf.random.streams import stream
+from bayesmf.sweep.sweep import fix_hyper
 
 Array = NDArray[np.float64]
 Grid = tuple[int, int]
 Order = Literal["dense", "even"]
 KEPT = 50  # draws from the product
 AVERAGED = 25  # sweeps of a block whose conditionals are; twice as many predict no better
-FIRST = 50  # the number of the first random stream of the draws
+BURN_IN = 50  # sweeps of a block, or half of a run that is shorter than twice as many
 MOST_BLOCKS = 1 << 16
 
 
-@dataclass
+@dataclass(repr=False)
 class PropagationFit(Fitted):
     """What posterior propagation leaves: an approximate posterior, and the grid it was made on."""
 
@@ -122,21 +124,23 @@ class Propagation:
     how rows are dealt (see ``Deal``): "dense" for the least error, "even" for blocks of one size.
     """
 
-    model: Model = field(default_factory=lambda: Model(features="user-item"))
+    model: Model = field(default_factory=lambda: Model.paper("no-side"))
+    _: KW_ONLY
     grid: Grid = (2, 2)
     order: Order = "dense"
     sweeps: int = 200
-    burn_in: int = 50
+    burn_in: int | None = None  # sweeps that are not averaged; None: 50, or half of a short run
     seed: int = 0
     threads: int | None = None
     keep: int | None = None  # draws from the product; 50, or fewer on large data
-    engine: Engine = "threads"  # where blocks run; the result does not depend on it
+    engine: Literal["threads", "ray"] | Engine = "threads"  # where blocks run
 
     def __post_init__(self) -> None:
         model = self.model
+        check_kind("model", model, Model, "a Model, such as Propagation(Model.paper('no-side'))")
+        check_gaussian(model, "posterior propagation")
         for bad, what, remedy in (
-            (model.features in ("side", "side-only"), f"features={model.features!r}",
-             "features='user-item'"),
+            (bool(model.user_designs or model.item_designs), "designs", "Model.paper('no-side')"),
             (model.precision != "constant", f"precision={model.precision!r}",
              "precision='constant'"),
             (model.prior != "gaussian", f"prior={model.prior!r}", "prior='gaussian'"),
@@ -145,33 +149,38 @@ class Propagation:
                 raise DataError(
                     f"posterior propagation has no {what}; choose {remedy}, or fit with Gibbs"
                 )
+        check_whole("sweeps", self.sweeps, 3)
+        if self.burn_in is None:
+            object.__setattr__(self, "burn_in", min(BURN_IN, self.sweeps // 2))
         if len(self.grid) != 2 or min(self.grid) < 1 or np.prod(self.grid) > MOST_BLOCKS:
             raise DataError(
                 f"grid={self.grid}: choose two numbers from 1, of at most {MOST_BLOCKS} blocks"
             )
-        if self.order not in ("dense", "even"):
-            raise DataError(f"order={self.order!r}: choose one of dense, even")
-        if not 0 <= self.burn_in <= self.sweeps - 2:
+        check_choice("order", self.order, get_args(Order))
+        if not 0 <= self.burn_in <= self.sweeps - 2:  # type: ignore[operator]
             raise DataError(
                 f"burn_in={self.burn_in} of sweeps={self.sweeps}: keep at least two sweeps"
             )
-        if self.keep is not None and self.keep < 2:
-            raise DataError(f"keep={self.keep}: draw 2 or more")
+        if self.keep is not None:
+            check_whole("keep", self.keep, 2)
         check_threads(self.threads)
-        engine_of(self.engine)
+        find_engine(self.engine)
 
-    def fit(self, train: Ratings, test: Ratings | None = None) -> PropagationFit:
-        """Sample the blocks in three phases and multiply; ``test`` is predicted at the end."""
+    def fit(
+        self, train: Ratings, test: Ratings | None = None, *, callbacks: Sequence[Callback] = ()
+    ) -> PropagationFit:
+        """Sample the blocks in three phases and multiply; ``test`` is predicted at the end.
+
+        ``callbacks`` are called with a ``Progress`` after every phase, which counts blocks.
+        """
         check_parts(train, test=test)
         self._check_grid(train)
-        started = time.perf_counter()
-        engine = engine_of(self.engine)
-        with using(self.threads), engine.cluster() if engine else contextlib.nullcontext():
-            posterior = self._exact(train) if self.grid == (1, 1) else self.propagate(train)
-        fit = PropagationFit(self.model, self.grid, posterior, None, self.sweeps,
-                             time.perf_counter() - started, self.threads)  # fmt: skip
-        if test is not None and len(test):
-            fit.test_rmse = fit.evaluate(test)["rmse"]
+        clock = Clock(callbacks, None)
+        with using(self.threads):
+            posterior = self._exact(train) if self.grid == (1, 1) else self.propagate(train, clock)
+        fit = PropagationFit(self.model, self.grid, posterior, None, self.sweeps, clock.seconds,
+                             self.threads)  # fmt: skip
+        fit.finish(test)
         return fit
 
     def _check_grid(self, train: Ratings) -> None:
@@ -179,42 +188,48 @@ class Propagation:
         sides = (("user", train.by_user, self.grid[1]), ("item", train.by_item, self.grid[0]))
         for name, rows, blocks in sides:
             rated = max(int(np.sum(rows.counts > 0)), 1)
-            each, least = len(train) / rated / blocks, self.model.size
-            if self.grid != (1, 1) and each < least:
+            average, least = len(train) / rated / blocks, self.model.size
+            if self.grid != (1, 1) and average < least:
                 raise DataError(
-                    f"grid={self.grid}: {name}s have {each:.1f} ratings in a block on the average, "
-                    f"fewer than the {least} unknowns of each; choose a coarser grid or a lower "
+                    f"grid={self.grid}: {name}s have {average:.1f} ratings in a block on the "
+                    f"average, fewer than the {least} unknowns of each; choose a coarser grid or a lower "
                     "rank, or fit with Gibbs"
                 )
 
     def _exact(self, train: Ratings) -> Posterior:
+        assert self.burn_in is not None
         keep = None if self.keep is None else min(self.keep, self.sweeps - self.burn_in)
-        return Gibbs(self.model, self.sweeps, self.burn_in, seed=self.seed, threads=self.threads,
-                     keep=keep).fit(train).posterior  # fmt: skip
+        sampler = Gibbs(self.model, sweeps=self.sweeps, burn_in=self.burn_in, seed=self.seed,
+                        threads=self.threads, keep=keep)  # fmt: skip
+        return sampler.fit(train).posterior
 
-    def propagate(self, train: Ratings) -> Posterior:
+    def propagate(self, train: Ratings, clock: Clock) -> Posterior:
         """The three phases, and draws from the product."""
         users = Deal.of(train.by_user.counts, self.grid[0], self.order)
         items = Deal.of(train.by_item.counts, self.grid[1], self.order)
-        mean = train.mean
+        mean, burn_in, engine = train.mean, self.burn_in, find_engine(self.engine)
+        assert burn_in is not None
 
         def job(i: int, j: int) -> Job:
             # column 0 is where users begin, row 0 where items do
             return Job(
                 self.model, i * self.grid[1] + j, cut(train, users, items, i, j), mean, self.seed,
-                self.sweeps, self.burn_in, min(AVERAGED, self.sweeps - self.burn_in),
+                self.sweeps, burn_in, min(AVERAGED, self.sweeps - burn_in),
                 done[i, 0].user if j else None, done[0, j].item if i else None,
             )  # fmt: skip
 
-        done: dict[Grid, Block] = {}
-        for phase in phases(self.grid):
-            blocks = run_blocks((job(i, j) for i, j in phase), engine_of(self.engine))
-            done.update(zip(phase, blocks, strict=True))
-        rows = multiplied(done, self.grid, users, items)
+        done: dict[Grid, BlockPosterior] = {}
+        blocks = int(np.prod(self.grid))
+        with engine.shared():
+            for phase in phases(self.grid):
+                found = engine.map(run_block, (job(i, j) for i, j in phase))
+                done.update(zip(phase, found, strict=True))
+                clock.stops(Progress(0, 1, len(done), blocks, clock.seconds, None, stage="blocks"))
+        rows = multiply(done, self.grid, users, items)
         keep = self.keep or affordable(self.model, train, KEPT)
-        noise = np.average([b.noise for b in done.values()], axis=0,
-                           weights=[b.size for b in done.values()])  # fmt: skip
-        draws, centre = drawn(self.model, rows, noise, keep, self.seed)
+        noise_variance = np.average([b.noise_variance for b in done.values()], axis=0,
+                                    weights=[b.size for b in done.values()])  # fmt: skip
+        draws, centre = draw_product(self.model, rows, noise_variance, keep, self.seed)
         return Posterior.of(self.model, train, draws, centre)
 
 
@@ -225,8 +240,8 @@ def phases(grid: Grid) -> list[list[Grid]]:
     return [[(0, 0)], beside, [(i, j) for i in rows for j in columns]]
 
 
-def multiplied(
-    done: Mapping[Grid, Block], grid: Grid, users: Deal, items: Deal
+def multiply(
+    done: Mapping[Grid, BlockPosterior], grid: Grid, users: Deal, items: Deal
 ) -> dict[Name, RowGaussians]:
     """Each row's product over its blocks, in the order of the ratings' rows."""
     out: dict[Name, RowGaussians] = {}
@@ -236,52 +251,51 @@ def multiplied(
         cov = np.empty((len(deal.group), size * (size + 1) // 2))
         for k in range(groups):
             line = [done[(k, m) if name == "user" else (m, k)] for m in range(others)]
-            each = [block.user if name == "user" else block.item for block in line]
-            whole = product(each[0], each[1:])
+            rows = [block.user if name == "user" else block.item for block in line]
+            whole = product(rows[0], rows[1:])
             mean[deal.group == k], cov[deal.group == k] = whole.mean, whole.cov
         out[name] = RowGaussians(mean, cov)  # type: ignore[index]
     return out
 
 
-def drawn(
-    model: Model, rows: Mapping[Name, RowGaussians], noise: Array, count: int, seed: int
+def draw_product(
+    model: Model, rows: Mapping[Name, RowGaussians], noise_variance: Array, count: int, seed: int
 ) -> tuple[dict[str, NDArray[np.float32]], State]:
-    """Draws of rows, of the priors that such rows have, and of the noise; and the means of all."""
-    sides = {name: _side(model, name, rows[name]) for name in SIDES}
-    centre = State(sides["user"], sides["item"], float(1 / noise.mean()))
+    """Draw rows, the priors that such rows have, and tau; returns draws and the means of all."""
+    sides = {name: _centre_side(model, name, rows[name]) for name in SIDES}
+    centre = State(sides["user"], sides["item"], float(1 / noise_variance.mean()))
     out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
            for name, values in to_arrays(centre).items()}  # fmt: skip
     draws = [Draws(seed, number) for number in range(count)]
-    out["tau"][:, 0] = 1 / noise[np.arange(count) * len(noise) // count]
-    for number, name in enumerate(SIDES):
-        scatter(out[f"{name}.x"], rows[name].cov, draws, FIRST + number)
-        for k, each in enumerate(draws):
+    out["tau"][:, 0] = 1 / noise_variance[np.arange(count) * len(noise_variance) // count]
+    for name in SIDES:
+        add_noise(
+            out[f"{name}.x"], rows[name].cov, [stream(d, name, "product_rows") for d in draws]
+        )
+        for k, one in enumerate(draws):
             x = out[f"{name}.x"][k].astype(float)
-            for place, group in enumerate(model.groups(name)):
+            for number, group in enumerate(model.groups(name)):
                 if group.hyper is not None:
                     columns = slice(group.first, group.end)
                     learned = conditionals.hyper(group, x, np.ones(len(x)))
-                    mean, precision = learned.sample(stream(each, name, "hyper", place))
-                    out[f"{name}.mean"][k, columns] = mean
-                    out[f"{name}.precision"][k, columns, columns] = precision
+                    mu, Lambda = learned.sample(stream(one, name, "hyper", number))
+                    out[f"{name}.mu"][k, columns] = mu
+                    out[f"{name}.Lambda"][k, columns, columns] = Lambda
     return out, centre
 
 
-def _side(model: Model, name: Name, rows: RowGaussians) -> Side:
+def _centre_side(model: Model, name: Name, rows: RowGaussians) -> Side:
     """The means of one side, and of the prior that rows like these have."""
     n, size = rows.mean.shape
     x = np.zeros((n, padded(size + 1)))
     x[:, :size] = rows.mean
-    mean, precision = np.zeros(size), np.eye(size)
+    side = Side(x, np.zeros(size), np.eye(size), np.ones(n), np.ones(n))
     for group in model.groups(name):
         columns = slice(group.first, group.end)
         if group.hyper is None:
-            mean[columns] = model.hyper.bias_mean
-            precision[columns, columns] = model.hyper.bias_precision
+            fix_hyper(model, side, group)
         else:
             learned = conditionals.hyper(group, rows.mean, np.ones(n), rows.cov)
-            mean[columns] = learned.mean
-            precision[columns, columns] = learned.expected_precision()
-    none = np.zeros((0, size))
-    return Side(x, mean, precision, np.ones(n), np.ones(n), none, np.zeros(size), np.eye(size),
-                none)  # fmt: skip
+            side.mu[columns] = learned.mean
+            side.Lambda[columns, columns] = learned.expected_precision()
+    return side

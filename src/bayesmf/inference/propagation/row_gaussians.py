@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import RowPriors
+from bayesmf.model.data import RowPriors
 
 Array = NDArray[np.float64]
 CHUNK = 4096  # rows whose covariances are inverted together

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.model.conditionals import noise_prior, second_moments
+from bayesmf.model.conditionals import alpha_prior, second_moments
+from bayesmf.model.data import Data, SideData
+from bayesmf.model.designs import Name
 from bayesmf.model.distributions import LOG_2PI, Gamma, NormalWishart
 from bayesmf.model.spec import Group, Model
-from bayesmf.model.state import Data, Name, Side, SideData, State
+from bayesmf.model.state import Side, State
 from bayesmf.sweep.algorithm import Covariances
 
 Array = NDArray[np.float64]
@@ -22,9 +24,9 @@ class Beliefs:
 
     cov: Covariances
     hyper: dict[int, NormalWishart] = field(default_factory=dict)  # by group
-    W_hyper: NormalWishart | None = None
-    noise: Gamma | None = None
-    spread: Gamma | None = None
+    W_hyper: dict[int, NormalWishart] = field(default_factory=dict)  # by design
+    alpha: Gamma | None = None
+    scale: Gamma | None = None
 
 
 def lower_bound(
@@ -47,27 +49,30 @@ def lower_bound(
 def _side(model: Model, data: SideData, me: Side, q: Beliefs) -> float:
     h, rows = model.hyper, len(me.x)
     bound = 0.0
-    if q.noise is not None:
-        bound += 0.5 * float(data.counts @ q.noise.mean_log())
-        bound += _gammas(noise_prior(model, rows), q.noise)
+    if q.alpha is not None:
+        bound += 0.5 * float(data.counts @ q.alpha.mean_log())
+        bound += _gammas(alpha_prior(model, rows), q.alpha)
     features = 0
     for number, group in enumerate(model.groups(data.name)):
-        weights = me.spread if group.end > 1 else np.ones(rows)
-        hyper = q.hyper.get(number)
-        bound += _block(group, me.own, weights, q.cov.own, hyper, me)
+        weights = me.scale if group.end > 1 else np.ones(rows)
+        columns = slice(group.first, group.end)
+        fixed = me.mu[columns], me.Lambda[columns, columns]
+        bound += _block(group, me.own, weights, q.cov.own, q.hyper.get(number), fixed)
         features += group.end - group.first
-        if q.spread is not None and group.end > 1:
-            bound += 0.5 * (group.end - group.first) * float(q.spread.mean_log().sum())
+        if q.scale is not None and group.end > 1:
+            bound += 0.5 * (group.end - group.first) * float(q.scale.mean_log().sum())
     bound += 0.5 * float(q.cov.logdet.sum()) + 0.5 * rows * features * (1 + LOG_2PI)
-    if q.spread is not None:
+    if q.scale is not None:
         half = np.full(rows, h.student_degrees / 2)
-        bound += _gammas(Gamma(half, half), q.spread)
-    if q.W_hyper is not None:
-        first = model.first_side
-        group = Group(first, me.size, model.wishart(me.size - first))
-        bound += _block(group, me.W, np.ones(len(me.W)), q.cov.W, q.W_hyper, me)
-        size = len(me.W) * (me.size - first)
-        bound += 0.5 * float(q.cov.W_logdet.sum()) + 0.5 * size * (1 + LOG_2PI)
+        bound += _gammas(Gamma(half, half), q.scale)
+    group = model.design_group()
+    columns = slice(group.first, group.end)
+    for number, hyper in sorted(q.W_hyper.items()):
+        shift, cov = me.shifts[number], q.cov.W[number]
+        fixed = shift.mu[columns], shift.Lambda[columns, columns]
+        bound += _block(group, shift.W, np.ones(len(shift.W)), cov, hyper, fixed)
+        size = len(shift.W) * (me.size - group.first)
+        bound += 0.5 * float(q.cov.W_logdet[number].sum()) + 0.5 * size * (1 + LOG_2PI)
     return bound
 
 
@@ -79,17 +84,19 @@ def _gammas(prior: Gamma, q: Gamma) -> float:
 
 
 def _block(
-    group: Group, own: Array, weights: Array, cov: Array, q: NormalWishart | None, me: Side
-) -> float:
+    group: Group, own: Array, weights: Array, cov: Array, q: NormalWishart | None,
+    fixed: tuple[Array, Array],
+) -> float:  # fmt: skip
     """E log p of vectors x_k ~ N(mu, w_k Lambda), without log w_k; of mu and Lambda; their entropy.
 
     sum w <(x - mu)' Lambda (x - mu)> = tr <Lambda> (sum w <x x'> - ...) + sum w d / beta~
+
+    Where mu and Lambda have no Q, they are ``fixed``.
     """
     weight, total, scatter = second_moments(group, own, weights, cov)
     size = group.end - group.first
     if q is None or group.hyper is None:
-        columns = slice(group.first, group.end)
-        mean, precision = me.mean[columns], me.precision[columns, columns]
+        mean, precision = fixed
         logdet, doubt, bound = float(np.linalg.slogdet(precision)[1]), 0.0, 0.0
     else:
         mean, precision, logdet = q.mean, q.expected_precision(), q.expected_log_det()

@@ -1,4 +1,4 @@
-"""Draws from a variational Q: what samplers leave by themselves."""
+"""Draws from a variational Q, and the variance of a prediction under it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from bayesmf.inference.variational.bound import Beliefs
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.distributions import Gamma
 from bayesmf.model.spec import Model
-from bayesmf.model.state import State, to_arrays
+from bayesmf.model.state import State, shift_names, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import normals
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Covariances
 
+Array = NDArray[np.float64]
 CHUNK = 4096  # rows whose covariances are factorised together
-FIRST = 50  # the number of the first random stream
+PAIRS = 8192  # pairs whose covariances are unpacked together
 
 
-def draws_from(
+def draw_from_q(
     model: Model, state: State, beliefs: dict[Any, Beliefs], tau: Gamma, count: int, seed: int
 ) -> dict[str, NDArray[np.float32]]:
-    """``count`` draws of rows, side features and precisions; hyper-parameters stay at their means.
+    """Draw rows, weights of designs and precisions ``count`` times; hyper-parameters stay put.
 
     Rows are drawn with the covariance that their offset has too, each on its own, as Q has it.
     """
@@ -31,42 +33,38 @@ def draws_from(
     draws = [Draws(seed, number) for number in range(count)]
     out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
            for name, values in means.items()}  # fmt: skip
-    out["tau"] = np.array([tau.sample(d.of(FIRST)) for d in draws], np.float32)
-    for number, name in enumerate(("user", "item")):
-        q, stream = beliefs[name], FIRST + 1 + 4 * number
-        scatter(out[f"{name}.x"], q.cov.total, draws, stream)
-        if len(q.cov.W):
-            scatter(out[f"{name}.W"], q.cov.W, draws, stream + 1, model.first_side)
-        if q.noise is not None:
-            out[f"{name}.noise"] = np.array(
-                [q.noise.sample(d.of(stream + 2)) for d in draws], np.float32
-            )
+    out["tau"] = np.array([tau.sample(stream(d, None, "q_tau")) for d in draws], np.float32)
+    for name in ("user", "item"):
+        q = beliefs[name]
+        add_noise(out[f"{name}.x"], q.cov.total, [stream(d, name, "q_rows") for d in draws])
+        for number, cov in enumerate(q.cov.W):
+            own = [stream(d, name, "q_W", number) for d in draws]
+            add_noise(out[f"{name}.{shift_names(number)['W']}"], cov, own, model.first_shifted)
+        if q.alpha is not None:
+            drawn = [q.alpha.sample(stream(d, name, "q_alpha")) for d in draws]
+            out[f"{name}.alpha"] = np.array(drawn, np.float32)
     return out
 
 
-def scatter(
-    values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], stream: int,
-    first: int = 0,
-) -> None:  # fmt: skip
+def add_noise(
+    values: NDArray[np.float32], cov: NDArray[np.float64], draws: list[Draws], first: int = 0
+) -> None:
     """Add noise of the rows' covariances to every draw, in place."""
     for begin in range(0, len(cov), CHUNK):
         span = slice(begin, begin + CHUNK)
         C = unpack(cov[span])[:, first:, first:]
         vectors = np.linalg.eigh(C)  # bias-only rows have singular covariances
         half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
-        noise = np.empty((len(C), values.shape[2]))
-        for number, each in enumerate(draws):
-            normals(each.of(stream).place(0), begin, noise)
-            values[number, span, first:] += np.einsum("kab,kb->ka", half, noise[:, first:])
-
-
-Array = NDArray[np.float64]
-CHUNK = 8192  # pairs whose covariances are unpacked together
+        standard_normals = np.empty((len(C), values.shape[2]))
+        for number, one in enumerate(draws):
+            normals(one.counter(0), begin, standard_normals)
+            step = np.einsum("kab,kb->ka", half, standard_normals[:, first:])
+            values[number, span, first:] += step
 
 
 def noise_variance(state: State, user: NDArray[Any], item: NDArray[Any]) -> Array:
     """1 / (alpha_i beta_j tau), at the means of the precisions."""
-    return np.asarray(1 / (state.tau * state.user.noise[user] * state.item.noise[item]))
+    return np.asarray(1 / (state.tau * state.user.alpha[user] * state.item.alpha[item]))
 
 
 def prediction_variance(
@@ -78,8 +76,8 @@ def prediction_variance(
     """
     size = state.user.size
     out = np.empty(len(user))
-    for begin in range(0, len(user), CHUNK):
-        span = slice(begin, begin + CHUNK)
+    for begin in range(0, len(user), PAIRS):
+        span = slice(begin, begin + PAIRS)
         i, j = user[span], item[span]
         C, D = unpack(users.total[i]), unpack(items.total[j])
         z, w = state.item.x[j, :size].copy(), state.user.x[i, :size].copy()

@@ -5,36 +5,39 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.errors import OverfittingWarning
 from bayesmf.fit.fitted import Fitted
 from bayesmf.fit.posterior import Posterior, affordable
+from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.fit import map_start
 from bayesmf.inference.target import Target
 from bayesmf.inference.variational.bound import Beliefs, lower_bound
-from bayesmf.inference.variational.draws import draws_from
+from bayesmf.inference.variational.draws import draw_from_q
 from bayesmf.kernels.designs import expected_errors
 from bayesmf.kernels.rows import Known
 from bayesmf.machine import check_threads, using
+from bayesmf.model.data import Data
+from bayesmf.model.designs import Name
 from bayesmf.model.distributions import LOG_2PI, Gamma, NormalWishart, TruncatedGamma
-from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Name, State, checked_start, random_start
-from bayesmf.random.draws import Draws
-from bayesmf.random.philox import Place
-from bayesmf.sweep.algorithm import Covariances, Form
+from bayesmf.model.spec import Model, check_gaussian
+from bayesmf.model.state import State, check_start, random_start
+from bayesmf.random.philox import Counter
+from bayesmf.sweep.algorithm import NO_DRAWS, Covariances
 from bayesmf.sweep.sweep import sweep
 
 Array = NDArray[np.float64]
 KEPT = 50
-NO_DRAWS = Draws(0).place()
 
 
 class MeanField:
@@ -52,14 +55,15 @@ class MeanField:
         self.second, self.clamp = moments == "second", clamp
         self.beliefs: dict[Name, Beliefs] = {}
         self.tau = Gamma(np.ones(1), np.ones(1))
-        for mine, other in ((data.user, data.item), (data.item, data.user)):
-            cells = model.size * (model.size + 1) // 2
-            rows, others = len(mine.counts), len(other.counts)
+        for mine in (data.user, data.item):
+            cells, rows = model.size * (model.size + 1) // 2, len(mine.counts)
             own = np.zeros((rows, cells))
             cov = Covariances(own=own, logdet=np.zeros(rows), total=own)
-            if model.has_side(mine.name):
+            if mine.matrices:
                 cov.total, cov.offset = np.zeros((rows, cells)), np.zeros((rows, cells))
-                cov.W, cov.W_logdet = np.zeros((others, cells)), np.zeros(others)
+            for counts in mine.column_counts:
+                cov.W.append(np.zeros((len(counts), cells)))
+                cov.W_logdet.append(np.zeros(len(counts)))
             self.beliefs[mine.name] = Beliefs(cov)
 
     def take(self, side: Name | None, what: str, conditional: Any, group: int = 0) -> Any:
@@ -69,17 +73,14 @@ class MeanField:
             return conditional.mean()
         q = self.beliefs[side]
         if isinstance(conditional, NormalWishart):
-            if what == "hyper":
-                q.hyper[group] = conditional
-            else:
-                q.W_hyper = conditional
+            (q.hyper if what == "hyper" else q.W_hyper)[group] = conditional
             return conditional.mean, conditional.expected_precision()
         setattr(q, what, conditional)
         if self.clamp and isinstance(conditional, TruncatedGamma):
             return np.clip(conditional.shape / conditional.rate, conditional.low, conditional.high)
         return conditional.mean()
 
-    def place(self, side: Name, what: str) -> Place:
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
         """Nothing is drawn."""
         return NO_DRAWS
 
@@ -87,20 +88,20 @@ class MeanField:
         """Kept for every row."""
         return self.beliefs[side].cov
 
-    def known(self, side: Name) -> Covariances:
+    def seen_covariances(self, side: Name) -> Covariances:
         """What the others' updates see of them."""
         return self.beliefs[side].cov if self.second else Covariances()
 
-    def noise(self, side: Name) -> Array:
+    def alpha(self, side: Name) -> Array:
         """The mean of the rows' noise precisions under Q, whatever the updates use for it."""
         q = self.beliefs[side]
-        return np.ones(len(q.cov.own)) if q.noise is None else q.noise.mean()
+        return np.ones(len(q.cov.own)) if q.alpha is None else q.alpha.mean()
 
-    def updated(self, what: str) -> None:
-        """Called after each block."""
+    def note_update(self, what: str) -> None:
+        """Nothing is noted."""
 
 
-@dataclass
+@dataclass(repr=False)
 class VariationalFit(Fitted):
     """What variational inference leaves: the moments of Q, and what happened at every update."""
 
@@ -123,7 +124,7 @@ class VariationalFit(Fitted):
         return self.made(self)
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"inference": "vi", "updates": self.best, "stopped": self.stopped}
+        return {"inference": "vi", "sweeps": self.best, "stopped": self.stopped}
 
 
 @dataclass(frozen=True)
@@ -135,30 +136,28 @@ class Variational:
     rises by less than ``tolerance`` of itself, or when the validation error has risen for long.
     """
 
-    model: Model = field(default_factory=Model.best)
-    updates: int = 100  # at most
+    model: Model = field(default_factory=Model)
+    _: KW_ONLY
+    sweeps: int = 100  # updates of everything, at most
     tolerance: float = 1e-6  # of the bound's rise, as a share of it
-    prior: Literal["default", "map-driven"] = "default"  # scale of the features' hyperprior
-    moments: Literal["second", "first"] = "second"  # first: without covariances, as printed
+    prior: PriorScale = "default"  # scale of the features' hyperprior
+    moments: Moments = "second"  # first: without covariances, as printed
     clamp: bool = False  # truncated precisions by clamping, as printed
     seed: int = 0  # of the start, and of the draws from Q
     threads: int | None = None  # None: all
     keep: int | None = None  # draws from Q; 50, or fewer on large data
 
     def __post_init__(self) -> None:
+        check_kind("model", self.model, Model, "a Model, such as Variational(Model())")
+        check_gaussian(self.model, "variational inference")
         check_threads(self.threads)
-        for name, allowed in (
-            ("prior", ("default", "map-driven")),
-            ("moments", ("second", "first")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise DataError(
-                    f"{name}={getattr(self, name)!r}: choose one of {', '.join(allowed)}"
-                )
-        if self.keep is not None and self.keep < 2:
-            raise DataError(f"keep={self.keep}: draw 2 or more from Q")
-        if self.updates < 1:
-            raise DataError(f"updates={self.updates}: choose 1 or more")
+        check_choice("prior", self.prior, PRIOR_SCALES)
+        check_choice("moments", self.moments, MOMENTS)
+        check_whole("sweeps", self.sweeps, 1)
+        check_whole("seed", self.seed)
+        check_number("tolerance", self.tolerance)
+        if self.keep is not None:
+            check_whole("keep", self.keep, 2)
 
     def fit(
         self,
@@ -189,89 +188,115 @@ class Variational:
             state = (
                 random_start(self.model, data, self.seed)
                 if start == "random"
-                else checked_start(start, self.model, data)
+                else check_start(start, self.model, data)
             )
             model = self.model
             if self.prior == "map-driven":
                 model = map_driven(model, state)
-            fit = self._run(model, data, state, train, test, validation, patience, clock)
+            run = _Updates(self, model, data, state, patience)
+            run.watch(train, test, validation)
+            loop.run(run, clock)
+            fit = run.make_fit(clock)
         fit.threads = self.threads
         keep = self.keep or affordable(self.model, train, KEPT)
         fit.made = lambda done: Posterior.of(
-            done.model, train, draws_from(done.model, done.state, done.q.beliefs, done.q.tau,
-                                          keep, self.seed), done.state,
+            done.model, train, draw_from_q(done.model, done.state, done.q.beliefs, done.q.tau,
+                                           keep, self.seed), done.state,
         )  # fmt: skip
+        fit.finish(test, validation)
         return fit
 
-    def _run(
-        self, model: Model, data: Data, state: State, train: Ratings, test: Ratings | None,
-        validation: Ratings | None, patience: int, clock: Clock,
-    ) -> VariationalFit:  # fmt: skip
-        q = MeanField(model, data, self.moments, self.clamp)
-        sets = {"train": train, "test": test, "validation": validation}
-        targets = {name: Target(r, data) for name, r in sets.items() if r is not None and len(r)}
-        held = Data.of(test, model, data.mean) if test is not None and len(test) else None
-        trace: dict[str, list[float]] = {}
-        waiting = Patience(patience, least=0.0)
-        best: tuple[int, State, MeanField] | None = None
-        done = 0
-        try:
-            for update in range(1, self.updates + 1):
-                total = sweep(model, data, state, q)
-                record(trace, self._facts(model, data, state, q, total, held))
-                record(trace, {f"{name} rmse": t.error(state) for name, t in targets.items()})
-                done = update
-                judged = trace.get("validation rmse")
-                progress = Progress(0, 1, update, self.updates, clock.seconds,
-                                    trace["test rmse"][-1] if held else None,
-                                    judged[-1] if judged else None, "updating", state)  # fmt: skip
-                if judged:
-                    ends = waiting.ends(judged[-1])
-                    if waiting.at == waiting.seen:
-                        best = (update, copy.deepcopy(state), copy.deepcopy(q))
-                    if ends:
-                        clock.reason = "the validation error has stopped falling"
-                if clock.reason or clock.stops(progress):
-                    break
-                if self.moments == "second" and _settled(trace["bound"], self.tolerance):
-                    clock.reason = "the bound has settled"
-                    break
-        except KeyboardInterrupt:
-            if not done:
-                raise
-            clock.reason = "interrupted"
-        number, state, q = best or (done, state, q)
-        _warn_of_overfitting(trace["bound"], number)
-        rmse = targets["test"].error(state) if held else None  # an update may be half done
-        shown = targets["test"].predict(state) if held else None
-        return VariationalFit(model, state, q, trace, rmse, done, number, clock.seconds,
-                              clock.reason, shown)  # fmt: skip
 
-    def _facts(
-        self, model: Model, data: Data, state: State, q: MeanField, total: float, held: Data | None
-    ) -> dict[str, float]:
+class _Updates:
+    """One update of everything after the other, and what each leaves in the curves."""
+
+    def __init__(
+        self, settings: Variational, model: Model, data: Data, state: State, patience: int
+    ) -> None:
+        self.settings, self.model, self.data, self.state = settings, model, data, state
+        self.q = MeanField(model, data, settings.moments, settings.clamp)
+        self.targets: dict[str, Target] = {}
+        self.held: Data | None = None
+        self.trace: dict[str, list[float]] = {}
+        self.waiting = Patience(patience, least=0.0)
+        self.best: tuple[int, State, MeanField] | None = None
+        self.done, self.ended = 0, ""
+
+    def watch(self, train: Ratings, test: Ratings | None, validation: Ratings | None) -> None:
+        """Follow the errors on these ratings."""
+        parts = {"train": train, "test": test, "validation": validation}
+        self.targets = {name: Target(r, self.data, self.model) for name, r in parts.items()
+                        if r is not None and len(r)}  # fmt: skip
+        if test is not None and len(test):
+            self.held = Data.of(test, self.model, self.data.mean)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all updates are done, or more would not help."""
+        return bool(self.ended) or self.done >= self.settings.sweeps
+
+    def step(self) -> None:
+        """One update of everything."""
+        total = sweep(self.model, self.data, self.state, self.q)
+        self.done += 1
+        record(self.trace, self._measure(total))
+        record(self.trace, {f"{name} rmse": t.error(self.state)
+                            for name, t in self.targets.items()})  # fmt: skip
+        judged = self.trace.get("validation rmse")
+        if judged:
+            if self.waiting.ends(judged[-1]):
+                self.ended = "the validation error has stopped falling"
+            if self.waiting.at == self.waiting.seen:
+                self.best = (self.done, copy.deepcopy(self.state), copy.deepcopy(self.q))
+        second = self.settings.moments == "second"
+        if not self.ended and second and _settled(self.trace["bound"], self.settings.tolerance):
+            self.ended = "the bound has settled"
+
+    def progress(self, seconds: float) -> Progress:
+        """For the callbacks."""
+        last = {name: values[-1] for name, values in self.trace.items()}
+        return Progress(0, 1, self.done, self.settings.sweeps, seconds, last.get("test rmse"),
+                        last.get("validation rmse"), "updating", self.state)  # fmt: skip
+
+    def _measure(self, total: float) -> dict[str, float]:
+        model, data, state, q = self.model, self.data, self.state, self.q
         if not q.second or q.clamp:  # the updates' errors are not those of Q
             total = expected_total(data, state, q)
         bound = lower_bound(model, data, state, q.beliefs, q.tau, total)
         facts = {"bound": bound, "noise precision": state.tau}
-        if held is not None:
+        if self.held is not None:
             facts["test bound"] = (
-                bound + _log_likelihood(held, state, q) - _log_likelihood(data, state, q, total)
+                bound
+                + _log_likelihood(self.held, state, q)
+                - _log_likelihood(data, state, q, total)
             )
         if model.precision != "constant":
             for name, side in (("user", state.user), ("item", state.item)):
-                facts[f"{name} precision, least"] = float(side.noise.min())
-                facts[f"{name} precision, most"] = float(side.noise.max())
+                facts[f"{name} precision, least"] = float(side.alpha.min())
+                facts[f"{name} precision, most"] = float(side.alpha.max())
         return facts
+
+    def make_fit(self, clock: Clock) -> VariationalFit:
+        """What is left at the end: the best update by validation, or the last."""
+        if not self.done:
+            raise KeyboardInterrupt
+        number, state, q = self.best or (self.done, self.state, self.q)
+        _warn_of_overfitting(self.trace["bound"], number)
+        target = self.targets.get("test")
+        return VariationalFit(
+            self.model, state, q, self.trace, None if target is None else target.error(state),
+            self.done, number, clock.seconds, clock.reason or self.ended,
+            None if target is None else target.predict(state),
+        )  # fmt: skip
 
 
 def expected_total(data: Data, state: State, q: MeanField) -> float:
     """sum <alpha_i><beta_j> E_ij over any ratings of the same users and items."""
     out = np.empty(len(state.user.x))
-    known = Known.of(state.item.x, q.noise("item"), q.beliefs["item"].cov.total)
+    known = Known.of(state.item.x, q.alpha("item"), q.beliefs["item"].cov.total)
     expected_errors(data.user.observed, state.user.x, q.beliefs["user"].cov.total, known,
                     state.user.size, state.width(), out)  # fmt: skip
-    return float(q.noise("user") @ out)
+    return float(q.alpha("user") @ out)
 
 
 def _log_likelihood(data: Data, state: State, q: MeanField, total: float | None = None) -> float:
@@ -280,9 +305,9 @@ def _log_likelihood(data: Data, state: State, q: MeanField, total: float | None 
         total = expected_total(data, state, q)
     logs = data.size * (float(q.tau.mean_log()[0]) - LOG_2PI) - state.tau * total
     for side in (data.user, data.item):
-        noise = q.beliefs[side.name].noise
-        if noise is not None:
-            logs += float(side.counts @ noise.mean_log())
+        alpha = q.beliefs[side.name].alpha
+        if alpha is not None:
+            logs += float(side.counts @ alpha.mean_log())
     return 0.5 * logs
 
 
@@ -291,7 +316,7 @@ def map_driven(model: Model, state: State) -> Model:
 
     scale_0^-1 = 1/2 diag(sum_i U_i U_i') + 1/2 diag(sum_j V_j V_j')
     """
-    columns = slice(model.first_side, model.size)
+    columns = slice(model.first_shifted, model.size)
     names: tuple[Name, Name] = ("user", "item")
     sides = [(state.sides(name)[0], model.has_own(name)) for name in names]
     # a row without features of its own has those of its side features

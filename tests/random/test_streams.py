@@ -1,0 +1,61 @@
+"""The table of streams: no two purposes that can meet share random numbers."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bayesmf.inference.variational.draws import draws_from
+from bayesmf.model.state import Data, random_start
+from bayesmf.random import streams
+from bayesmf.random.draws import LIMITS, Draws
+from oracle.variants import VARIANTS, small_ratings
+from oracle.variational import fitted
+
+
+def every_number() -> list[int]:
+    by_side = [numbers for sides in streams.BY_SIDE.values() for numbers in sides.values()]
+    return list(itertools.chain(*by_side, *streams.SHARED.values()))
+
+
+def test_no_number_is_used_twice():
+    numbers = every_number()
+    assert len(numbers) == len(set(numbers))
+    assert 0 <= min(numbers) <= max(numbers) < LIMITS["parameter"]
+
+
+def test_there_are_three_designs_on_a_side():
+    for side in ("user", "item"):
+        found = [streams.number(what, side, part) for part in range(3)
+                 for what in ("W", "W_hyper", "W_free", "start_W", "q_W")]  # fmt: skip
+        assert len(set(found)) == 15
+    with pytest.raises(ValueError, match="W 3: there are random streams for 3 of these"):
+        streams.number("W", "user", 3)
+
+
+def test_a_stream_is_that_of_its_number():
+    same = streams.stream(Draws(3, 1), "item", "hyper", 1).normals(4)
+    np.testing.assert_array_equal(same, Draws(3, 1).of(20).normals(4))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_draws_from_q_share_nothing_with_the_start(name, monkeypatch):
+    """Item W's start once had the random numbers of the user rows' first draw."""
+    model = VARIANTS[name]
+    data = Data.of(small_ratings(), model)
+    state, q = fitted(model, data, 1)
+    right, used = Draws.counter, set()
+
+    def counter(self, kind=3):
+        used.add(right(self, kind))
+        return right(self, kind)
+
+    monkeypatch.setattr(Draws, "counter", counter)
+    random_start(model, data, seed=0)
+    start, used = used, set()
+    draws_from(model, state, q.beliefs, q.tau, 2, seed=0)
+    assert start
+    assert used
+    assert not start & used
