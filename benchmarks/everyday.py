@@ -137,8 +137,7 @@ def _measure(data: str, ratings: bayesmf.Ratings, folder: Path) -> None:
     head("command", "peak MB", "seconds")
     for words in (
         f"data describe {path}",
-        f"fit {path} --model side --rank 20 --sweeps 30 --burn-in 20 --holdout none --out {model} "
-        "--with-ratings",
+        f"fit {path} --paper side --rank 20 --sweeps 30 --burn-in 20 --out {model}",
         f"predict {model} {pairs} --out {folder / 'predictions.parquet'}",
         f"recommend {model} --out {folder / 'best.parquet'}",
     ):

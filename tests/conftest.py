@@ -50,9 +50,8 @@ def tiny_fit(tiny_ratings, tmp_path_factory):
     from bayesmf.cli.main import main
 
     out = tmp_path_factory.mktemp("fit") / "out"
-    words = ["fit", tiny_ratings, "--model", "side", "--rank", 2, "--sweeps", 30, "--out", out,
-             "--quiet", "--with-ratings"]  # fmt: skip
-    assert CliRunner().invoke(main, [str(word) for word in words]).exit_code == 0
+    words = ["fit", tiny_ratings, "--paper", "side", "--rank", 2, "--sweeps", 30, "--out", out]
+    assert CliRunner().invoke(main, [*map(str, words), "--quiet"]).exit_code == 0
     return out
 
 

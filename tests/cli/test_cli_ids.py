@@ -21,8 +21,7 @@ def odd(tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     lines = [f"{user},{item},{1 + (int(user) * item) % 5}" for user, item in PAIRS]
     (folder / "r.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
-    run("fit", folder / "r.csv", "--rank", 2, "--sweeps", 30, "--holdout", "none", "--out",
-        folder / "fit", "--quiet", "--with-ratings")  # fmt: skip
+    run("fit", folder / "r.csv", "--rank", 2, "--sweeps", 30, "--out", folder / "fit", "--quiet")
     return folder
 
 

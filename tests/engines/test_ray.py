@@ -181,9 +181,8 @@ def test_the_command_line(cluster, tmp_path):
         for name, values in models[0].items():
             np.testing.assert_array_equal(values, other[name])
     for words, told in (
-        (("shards", "--engine", "ray"), "--holdout none"),
+        (("shards", "--engine", "ray", "--holdout", "paper"), "leave --holdout"),
         (("shards", *options), "engine='ray'"),
-        (("shards", *options, "--engine", "ray", "--with-ratings"), "leave it out"),
         (("r.csv", "--workers", 2), "--workers is for --engine ray"),
         (("r.csv", "--engine", "ray", "--inference", "vi"), "--engine is for --inference gibbs"),
     ):

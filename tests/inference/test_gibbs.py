@@ -265,7 +265,7 @@ def test_effective_sample_size_of_an_autoregression(phi):
 def test_fit_as_a_command(tmp_path):
     runner = CliRunner()
     out = tmp_path / "fit"
-    args = ["fit", "demo", "--model", "side", "--precision", "robust", "--inference", "gibbs",
+    args = ["fit", "demo", "--paper", "side", "--precision", "robust", "--inference", "gibbs",
             "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--holdout", "paper", "--seed", "0",
             "--out", str(out), "--json", "--quiet"]  # fmt: skip
     done = runner.invoke(main, args)
@@ -283,9 +283,10 @@ def test_fit_as_a_command(tmp_path):
     assert again.exit_code == 2
     assert "exists already" in again.output
     assert runner.invoke(main, [*args, "--overwrite"]).exit_code == 0
-    plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--quiet"])
+    plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--holdout",
+                                 "random", "--quiet"])  # fmt: skip
     assert "test RMSE 0." in plain.output
-    none = runner.invoke(main, ["fit", "demo", "--model", "none", "--bounds", "2", "--precision",
+    none = runner.invoke(main, ["fit", "demo", "--paper", "none", "--bounds", "2", "--precision",
                                 "truncated", "--holdout", "none", "--sweeps", "3", "--burn-in", "1",
                                 "--quiet", "--json"])  # fmt: skip
     assert json.loads(none.output)["model"]["bounds"] == [0.5, 2.0]

@@ -187,7 +187,7 @@ def test_three_ratings_are_enough_to_fit():
         (["--penalty", "nan", "--inference", "map"], "penalty=nan: choose a number above 0"),
         (["--penalty", "inf", "--inference", "map"], "penalty=inf: choose a number above 0"),
         (["--sweeps", "0", "--inference", "map"], "sweeps=0: choose 1 or more"),
-        (["--side-power", "nan"], "side_power=nan: choose 0 to 2"),
+        (["--user-designs", "rated:nan"], "write 'none', or 'rated:P'"),
         (["--bounds", "0:inf"], "both finite"),
         (["--bounds", "1:2:3"], "write LOW:HIGH, or N"),
     ],
@@ -206,7 +206,7 @@ def test_json_has_no_numbers_that_other_readers_refuse():
 
 def test_validation_works_with_a_random_holdout():
     done = CliRunner().invoke(
-        main, ["fit", "demo", "--quiet", "--rank", "2", "--model", "no-side", "--holdout", "random",
+        main, ["fit", "demo", "--quiet", "--rank", "2", "--paper", "no-side", "--holdout", "random",
                "--validation", "0.1", "--sweeps", "30", "--json"]
     )  # fmt: skip
     assert done.exit_code == 0, done.output

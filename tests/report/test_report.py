@@ -10,16 +10,20 @@ import shutil
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import bayesmf
+from bayesmf.choices import PRECISIONS
+from bayesmf.cli.main import main
 from bayesmf.evaluation.bootstrap import paired_change
 from bayesmf.report import paper
+from bayesmf.report.contents import make_report
 from bayesmf.report.draw import COLOURS, colour, style
 from bayesmf.report.findings import RULES, findings, settled_at, users_of
 from bayesmf.report.page import Finding
-from bayesmf.report.read import FEATURES, INFERENCES, PRECISIONS, Reader, title_of
+from bayesmf.report.read import FEATURES, INFERENCES, Reader, title_of
 from bayesmf.report.tables import change_table, table_1, table_2
-from bayesmf.report.write import make_report, write_report
+from bayesmf.report.write import write_report
 from bayesmf.study.results import Results
 
 
@@ -66,7 +70,7 @@ def test_no_cell_of_table_2_is_empty(report):
 def test_everything_is_there(report, tiny_study):
     assert {t.id for t in report.tables} >= {
         "table-1", "table-2", "table-2-glance", "table-3", "table-4", "bounds",
-        "cold-start-table", "calibration-coverage-05", "calibration-log-score",
+        "cold-start-table", "calibration-coverage-50", "calibration-log-score",
     }  # fmt: skip
     panels = [panel for found in report.figures.values() for panel in found]
     names = {panel.name for panel in panels}
@@ -106,14 +110,14 @@ def test_frequency_tables_agree_with_the_predictions(tiny_study):
     squares, counts = [], []
     for split in (0, 1):
         result = Results(tiny_study)[split, "gibbs-side-constant"]
-        squares.append(result.array("user squares"))
-        counts.append(result.array("user count"))
-    totals = Results(tiny_study)[0, "users"].array("user ratings")
+        squares.append(result.array("user_squares"))
+        counts.append(result.array("user_count"))
+    totals = Results(tiny_study)[0, "users"].array("user_ratings")
     rare = totals <= read.study["bins"][0]
     expected = np.sqrt(np.sum(squares, axis=0)[rare].sum() / np.sum(counts, axis=0)[rare].sum())
     assert table.rows[0][4].text == f"{expected:.4f}"
     assert [row[0] for row in table.rows] == [*read.labels, "all"]
-    before = sum(Results(tiny_study)[k, "gibbs-no-side-constant"].array("user squares")
+    before = sum(Results(tiny_study)[k, "gibbs-no-side-constant"].array("user_squares")
                  for k in (0, 1))  # fmt: skip
     value = paired_change(before, np.sum(squares, axis=0)).value
     assert table.rows[-1][5].text == f"{value:+.2f}"
@@ -151,15 +155,15 @@ def test_cold_start_that_cannot_be_says_why(copy):
 
 def test_claims_follow_the_numbers(copy):
     claim = "With side features, robust precisions gain nothing overall."
-    squares = Results(copy)[0, "gibbs-side-constant"].array("user squares")
+    squares = Results(copy)[0, "gibbs-side-constant"].array("user_squares")
     for split in (0, 1):
-        change(copy, "gibbs-side-constant", split, arrays={"user squares": squares})
-        change(copy, "gibbs-side-robust", split, arrays={"user squares": 0.9 * squares})
+        change(copy, "gibbs-side-constant", split, arrays={"user_squares": squares})
+        change(copy, "gibbs-side-robust", split, arrays={"user_squares": 0.9 * squares})
     assert statuses(copy)[claim] == "not seen"
     text = next(f.text for f in findings(Reader(Results.open(copy))) if f.verdict == claim)
     assert "lowered the overall error by 5.13 % [5.13, 5.13]" in text
     for split in (0, 1):
-        change(copy, "gibbs-side-robust", split, arrays={"user squares": 1.1 * squares})
+        change(copy, "gibbs-side-robust", split, arrays={"user_squares": 1.1 * squares})
     assert statuses(copy)[claim] == "seen"
 
 
@@ -170,14 +174,14 @@ def test_overfitting_is_seen_only_if_it_is_there(copy):
         (np.linspace(0.9, 0.8, 15), "not seen"),  # falls to the end
         (np.r_[0.9, 0.85, np.linspace(0.86, 0.9, 13)], "seen"),
     ):
-        change(copy, "vi-no-side-constant", arrays={"test rmse": errors, "bound": bound})
+        change(copy, "vi-no-side-constant", arrays={"test_rmse": errors, "bound": bound})
         assert statuses(copy)[claim] == status
 
 
 def test_the_side_claim_wants_gains_for_rare_users_and_none_for_frequent_ones(copy):
     claim = next(c for c in statuses(copy) if c.startswith("Side features help rare"))
     read = Reader(Results.open(copy))
-    base = read("gibbs-no-side-constant").array("user squares") + 0.5
+    base = read("gibbs-no-side-constant").array("user_squares") + 0.5
     last = len(read.labels) - 1
     for gain, status in (
         (np.where(read.bin_of_user < last, 0.9, 1.0), "seen"),
@@ -185,8 +189,8 @@ def test_the_side_claim_wants_gains_for_rare_users_and_none_for_frequent_ones(co
         (np.full(len(base), 1.1), "not seen"),
     ):
         for split in (0, 1):
-            change(copy, "gibbs-no-side-constant", split, arrays={"user squares": base})
-            change(copy, "gibbs-side-constant", split, arrays={"user squares": gain * base})
+            change(copy, "gibbs-no-side-constant", split, arrays={"user_squares": base})
+            change(copy, "gibbs-side-constant", split, arrays={"user_squares": gain * base})
         assert statuses(copy)[claim] == status
 
 
@@ -276,14 +280,73 @@ def test_markdown_shows_every_table_and_figure(report, tiny_study):
         assert (tiny_study / image).is_file()
 
 
-def test_a_report_may_go_elsewhere_but_deletes_nothing_of_others(copy, tmp_path):
+def contents(folder) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_report_may_go_elsewhere_and_be_written_again(copy, tmp_path):
     few_figures(copy)
     before = (copy / "report.html").read_bytes()
     page = write_report(copy, tmp_path / "out")
     assert page == tmp_path / "out" / "report.html"
-    assert page.is_file()
+    first = contents(tmp_path / "out")
     assert (copy / "report.html").read_bytes() == before
-    (tmp_path / "out" / "figures" / "mine.txt").write_text("keep")
-    with pytest.raises(bayesmf.DataError, match="holds other files"):
-        write_report(copy, tmp_path / "out")
-    assert (tmp_path / "out" / "figures" / "mine.txt").read_text() == "keep"
+    write_report(copy, tmp_path / "out")
+    assert contents(tmp_path / "out") == first
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("figures/me.png", "holds files that no report wrote, such as me.png"),
+        ("figures/fig-2a.svg", "holds files that no report wrote, such as fig-2a.svg"),
+        ("tables/mine.csv", "holds files that no report wrote, such as mine.csv"),
+        ("figures/sub/deep.svg", "holds files that no report wrote, such as sub"),
+        ("report.md", "was not written by a report"),
+        ("report.html", "was not written by a report"),
+    ],
+)
+def test_pictures_and_pages_of_others_are_kept(name, told, tiny_study, tmp_path, monkeypatch):
+    """Nothing of a user's own is deleted; it is refused before any work and nothing is written."""
+    monkeypatch.setattr("bayesmf.report.write.make_report", lambda _: pytest.fail("began"))
+    own = tmp_path / "paper" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    with pytest.raises(bayesmf.DataError, match=told) as error:
+        write_report(tiny_study, tmp_path / "paper")
+    assert "another folder with --out" in str(error.value)
+    assert contents(tmp_path / "paper") == {name: b"mine"}
+    done = CliRunner().invoke(main, ["report", str(tiny_study), "--out", str(tmp_path / "paper")])
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert contents(tmp_path / "paper") == {name: b"mine"}
+
+
+def test_what_was_added_to_or_changed_in_a_report_is_kept(copy):
+    few_figures(copy)
+    write_report(copy)
+    table = copy / "tables" / "table-1.md"
+    made = table.read_text()
+    table.write_text(made + "my note\n")
+    before = contents(copy)
+    with pytest.raises(bayesmf.DataError, match="no report wrote, such as table-1.md"):
+        write_report(copy)
+    assert contents(copy) == before
+    table.write_text(made)
+    (copy / "figures" / "mine.svg").write_text("keep")
+    with pytest.raises(bayesmf.DataError, match="no report wrote, such as mine.svg"):
+        write_report(copy)
+
+
+def test_a_report_that_fails_leaves_the_earlier_one(copy, monkeypatch):
+    few_figures(copy)
+    write_report(copy)
+    before = contents(copy)
+
+    def fail(page):
+        raise RuntimeError
+
+    monkeypatch.setattr("bayesmf.report.write.render", fail)
+    with pytest.raises(RuntimeError):
+        write_report(copy)
+    assert contents(copy) == before

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,11 +19,12 @@ from click.testing import CliRunner
 
 import bayesmf
 from bayesmf import MAP, DataError, Gibbs, Variational
+from bayesmf.choices import FEATURES, PRECISIONS
 from bayesmf.cli.main import main
 from bayesmf.data.io.atomic import locked
 from bayesmf.study.results import Results
 from bayesmf.study.runner import Study
-from bayesmf.study.specs import EXPERIMENTS, FEATURES, PRECISIONS, Lengths, runs_of
+from bayesmf.study.specs import EXPERIMENTS, Lengths, runs_of
 
 LENGTHS = Lengths.of("", quick=True, rank=2)
 
@@ -72,25 +74,69 @@ def rmse(folder: Path, name: str, split: int = 0) -> float:
     return Results(folder)[split, name]["rmse"]
 
 
-def test_results_are_those_of_the_algorithms(tiny_study, tiny_ratings):
-    """The study adds nothing to a fit: the same numbers come out of it by hand, to the bit."""
-    lengths = Lengths.of("", quick=True, rank=2)
-    runs = {run.name: run for run in runs_of(tuple(EXPERIMENTS), lengths)}
+ROUNDING = 1e-6  # relative: a fit keeps its draws as float32, a study averages float64
+
+
+def test_one_test_error_under_gibbs(tiny_study, tiny_ratings):
+    """What a study writes is what ``evaluate`` says of a fit that keeps every draw."""
+    runs = {run.name: run for run in runs_of(tuple(EXPERIMENTS), LENGTHS)}
     for split in (0, 1):
         train, test = parts(tiny_ratings, split)
         for name in ("gibbs-side-robust", "gibbs-both-sides-constant"):
-            run = runs[name]
-            fit = Gibbs(run.model, seed=split, **run.settings).fit(train, test)
-            assert rmse(tiny_study, name, split) == fit.test_rmse
+            run, result = runs[name], Results(tiny_study)[split, name]
+            every = run.settings["sweeps"] - run.settings["burn_in"]
+            fit = Gibbs(run.model, seed=split, keep=every, **run.settings).fit(train)
+            facts = fit.evaluate(test, result_bins(tiny_study))
+            assert result["rmse"] == pytest.approx(facts["rmse"], rel=ROUNDING)
+            for key in ("mae", "log_score", "crps"):
+                assert result[key] == pytest.approx(facts[key], rel=10 * ROUNDING)
+            for key in ("coverage_50", "coverage_80", "coverage_95"):
+                assert result[key] == pytest.approx(facts[key], abs=2 / len(test))
+            rows = [row["rmse"] for row in facts["by_user_frequency"] if row["test_ratings"]]
+            by_bin = [error for error in result["by_bin"]["rmse"] if error is not None]
+            assert by_bin == pytest.approx(rows, rel=ROUNDING)
+
+
+def result_bins(folder: Path) -> list[int]:
+    return Results(folder).study["bins"]
+
+
+def test_one_test_error_under_map_and_vi(tiny_study, tiny_ratings):
+    """What a study writes is the ``test_rmse`` of a fit, which is what ``evaluate`` says."""
+    runs = {run.name: run for run in runs_of(tuple(EXPERIMENTS), LENGTHS)}
     train, test = parts(tiny_ratings)
     run = runs["map-side-constant"]
     fit = MAP(run.model, seed=0, **run.settings).fit(train, test)
-    assert rmse(tiny_study, run.name) == fit.test_rmse
+    assert rmse(tiny_study, run.name) == pytest.approx(fit.test_rmse, rel=ROUNDING)
+    assert rmse(tiny_study, run.name) == pytest.approx(fit.evaluate(test)["rmse"], rel=ROUNDING)
     run = runs["vi-no-side-constant"]
     start = Results(tiny_study).state(0, "start-no-side")
     fit = Variational(run.model, seed=0, **run.settings).fit(train, test, start=start)
-    assert rmse(tiny_study, run.name) == fit.test_rmse
+    assert rmse(tiny_study, run.name) == pytest.approx(fit.test_rmse, rel=ROUNDING)
+    assert rmse(tiny_study, run.name) == pytest.approx(fit.evaluate(test)["rmse"], rel=ROUNDING)
     assert Results(tiny_study)[0, run.name]["least"] == min(fit.trace["test rmse"])
+
+
+def test_results_have_snake_case_keys(tiny_study):
+    for path in tiny_study.rglob("*.json"):
+        if path.parent.parent.name == "split-0" or path.name == "study.json":
+            for key in keys(json.loads(path.read_text())):
+                assert re.fullmatch(r"\w+", key), (path, key)
+    for path in tiny_study.rglob("arrays.npz"):
+        with np.load(path) as arrays:
+            assert all(re.fullmatch(r"[\w.]+", name) for name in arrays.files), path
+
+
+def keys(facts):
+    """Every key of an object and of the objects in it."""
+    inside = facts.values() if isinstance(facts, dict) else facts if isinstance(facts, list) else ()
+    return [*(facts if isinstance(facts, dict) else ()), *(k for one in inside for k in keys(one))]
+
+
+def test_results_of_another_version_are_refused(tmp_path):
+    (tmp_path / "study.json").write_text('{"format": 1}')
+    with pytest.raises(DataError, match="written by another version of bayesmf; run the study ag"):
+        Results.open(tmp_path)
 
 
 def test_the_paper_s_third_stage_changes_precisions_alone(tiny_study):
@@ -102,7 +148,7 @@ def test_the_paper_s_third_stage_changes_precisions_alone(tiny_study):
 
 def test_cold_start_users_are_better_known_with_more_ratings(tiny_study):
     for name in ("none", "no-side", "side", "both-sides"):
-        errors = Results(tiny_study)[0, f"cold-start-{name}"]["rmse by given"]
+        errors = Results(tiny_study)[0, f"cold-start-{name}"]["rmse_by_given"]
         assert errors["20"] < min(errors["0"], errors["1"])
 
 
@@ -170,8 +216,13 @@ def test_mistakes_get_a_sentence(tiny_ratings, tiny_study, tmp_path):
     broken.mkdir()
     (broken / "study.json").write_text("{")
     cases = {
-        (*study, tmp_path / "a", "--only", "table-9"): "no experiment 'table-9'; there are table-1",
-        (*study, tiny_study): "holds a study already; go on with it by --resume",
+        (
+            *study,
+            tmp_path / "a",
+            "--only",
+            "table-9",
+        ): "no experiment 'table-9'; choose",
+        (*study, tiny_study): "holds a study already; continue it with --resume",
         (*study, tiny_study, "--resume", "--seed", 5): "another seed (0, not 5)",
         (*study, tiny_study, "--resume", "--bins", "5,9"): "another bins",
         (*study, full): "holds other files",
@@ -220,7 +271,7 @@ def test_bins_can_be_set(tiny_ratings, tmp_path):
     result = Results(out)[0, "gibbs-none-constant"]
     assert len(result["by_bin"]["rmse"]) == 3
     assert "--bins 10,20" in result["command"]
-    assert np.isfinite(result.array("by bin")).all()
+    assert np.isfinite(result.array("by_bin")).all()
 
 
 def test_the_command_in_a_result_makes_it_again(tiny_study, tmp_path):

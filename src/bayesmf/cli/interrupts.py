@@ -1,6 +1,6 @@
-"""Ctrl-C: at once while nothing has begun, in order once it has.
+"""Ctrl-C ends a command at once while modules are loaded, and in order once it has begun.
 
-The command line loads this before all else, so it loads next to nothing itself.
+The command line loads this module before any other, so it imports next to nothing itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _leave(number: int, frame: object) -> None:
 
 
 class _Listening:
-    """A block in which a handler hears Ctrl-C, unless somebody else listens, or nobody may."""
+    """A block in which a handler hears Ctrl-C, unless the caller has set a handler of its own."""
 
     def __init__(self, handler: object) -> None:
         self.handler, self.before = handler, signal.getsignal(signal.SIGINT)
@@ -35,10 +35,10 @@ class _Listening:
 
 
 def leaving_at_once() -> _Listening:
-    """While modules are loaded: broken off there, Python prints a traceback or goes on maimed."""
+    """End at once while modules are loaded, where an exception would leave them half loaded."""
     return _Listening(_leave)
 
 
 def leaving_in_order() -> _Listening:
-    """While a command runs, which may have files to remove and results to keep."""
+    """Raise KeyboardInterrupt while a command runs, so that it can remove files or keep results."""
     return _Listening(signal.default_int_handler)

@@ -1,8 +1,7 @@
-"""Commands that judge a fitted model: parse, call, print."""
+"""Commands that judge a fitted model: evaluate, diagnose."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bayesmf.cli.options import BINS, bins_of, data_names, ratings_options
-from bayesmf.cli.use import JSON, MODEL, THREADS, load_fit, ratings_for
+from bayesmf.cli.interrupts import leaving_at_once
+from bayesmf.cli.options import BINS, JSON, THREADS, data_names, parse_bins, ratings_options
+from bayesmf.cli.use import MODEL, load_fit, ratings_for
 from bayesmf.data.io.atomic import to_json
 
 
@@ -25,20 +25,20 @@ from bayesmf.data.io.atomic import to_json
 def evaluate(
     model: Path, test: str, bins: str | None, threads: int | None, as_json: bool, **reading: Any
 ) -> None:
-    """Test a model on ratings, overall and by how much the users rated.
+    """Test a model on ratings: all of them together, and by how much their users rated.
 
     Example: bayesmf evaluate my-fit test.csv
     """
-    cuts = bins_of(bins)
+    cuts = parse_bins(bins)
     fit = load_fit(model, threads)
     facts = fit.evaluate(ratings_for(fit, test, reading), cuts or None)
     if as_json:
         click.echo(to_json(facts))
         return
     rows = facts.pop("by_user_frequency")
-    headings = (name.replace("coverage_", "cover ") for name in facts)
-    headings = (f"{name}%" if name.startswith("cover ") else name for name in headings)
-    table = Table("ratings of the user", "test ratings", *headings, box=None, header_style="bold")
+    table = Table(
+        "ratings of the user", "test ratings", *map(_heading, facts), box=None, header_style="bold"
+    )
     for column in table.columns:
         column.justify = "right"
     if len(rows) > 1:
@@ -46,33 +46,49 @@ def evaluate(
         rows.append({"user_ratings": "all", "test_ratings": total, **facts})
     for row in rows:
         count = row["test_ratings"]
-        table.add_row(row["user_ratings"], f"{count:,}",
-                      *(f"{row[name]:.4f}" if count else "-" for name in facts))  # fmt: skip
+        numbers = (f"{row[name]:.4f}" if count else "-" for name in facts)
+        table.add_row(row["user_ratings"], f"{count:,}", *numbers)
     Console().print(table)
+
+
+def _heading(name: str) -> str:
+    """The heading of a measure: coverage_80 is "cover 80%"."""
+    if name.startswith("coverage_"):
+        return f"cover {name.removeprefix('coverage_')}%"
+    return name.replace("_", " ")
 
 
 @click.command()
 @MODEL
 @JSON
 def diagnose(model: Path, as_json: bool) -> None:
-    """Print what a model is, and how far its chains can be trusted.
+    """Print how a model was made, and how far its chains have converged.
 
     Example: bayesmf diagnose my-fit
     """
     fit = load_fit(model)
+    with leaving_at_once():
+        from bayesmf.study.results import snake_case
     posterior = fit.posterior
-    spec = {key: value for key, value in vars(posterior.model).items() if key != "hyper"}
+    model_facts = {key: value for key, value in posterior.model.to_dict().items() if key != "hyper"}
     traces = sorted(fit.diagnostics().items(), key=lambda each: _counted(each[0]))
-    facts = {**fit.facts, "users": len(posterior.users), "items": len(posterior.items),
-             "draws": len(posterior), "model": spec, "diagnostics": dict(traces)}  # fmt: skip
+    facts = {
+        **{snake_case(name): value for name, value in fit.facts.items()},
+        "users": len(posterior.users),
+        "items": len(posterior.items),
+        "draws": len(posterior),
+        "model": model_facts,
+    }
     if as_json:
-        click.echo(to_json(facts))
+        found = {snake_case(name): each for name, each in traces}
+        click.echo(to_json({**facts, "diagnostics": found}))
         return
     for name, value in facts.items():
-        if name != "diagnostics":
-            click.echo(f"{name}: {json.dumps(value)}")
+        click.echo(f"{name.replace('_', ' ')}: {to_json(value)}")
     if not traces:
-        click.echo("no chains to diagnose: there are some after Gibbs sampling of 4 sweeps or more")
+        click.echo(
+            "There are no chains to diagnose; Gibbs sampling of 4 sweeps or more leaves some."
+        )
         return
     table = Table("trace", "R-hat", "effective draws", box=None, header_style="bold")
     for name, each in traces:
@@ -81,7 +97,7 @@ def diagnose(model: Path, as_json: bool) -> None:
 
 
 def _counted(name: str) -> tuple[str, int]:
-    """So that prediction 10 comes after prediction 9."""
+    """A key that sorts prediction 10 after prediction 9."""
     before, _, number = name.rpartition(" ")
     return (before, int(number)) if number.isdecimal() else (name, 0)
 

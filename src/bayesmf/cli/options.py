@@ -1,15 +1,17 @@
-"""What commands share: how mistakes end, and the arguments of those that read DATA."""
+"""What commands share: how mistakes end, and the arguments and options that several have."""
 
 from __future__ import annotations
 
 import io
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from bayesmf.choices import DUPLICATES, ID_KINDS
 from bayesmf.cli.interrupts import CODE, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
 from bayesmf.errors import DataError, Option
@@ -71,56 +73,91 @@ def _commands(command: click.Command, words: str) -> Iterator[tuple[str, click.C
 
 
 def data_names(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-    """For the shell: a file, or the name of a data set."""
+    """What the shell completes: a file, or the name of a data set."""
     names = [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
     return [CompletionItem(incomplete, type="file"), *names]
 
 
-DATA = click.argument("data", shell_complete=data_names)
-
-
-_COLUMN = "Name of the {} column, or its number from 1."
-COLUMNS = tuple(
-    click.option(f"--{role}-col", role, metavar="COL",
-                 help=_COLUMN.format(role) + (" 'none' ignores times." if role == "time" else ""))
-    for role in ("user", "item", "rating", "time")
-)  # fmt: skip
-LAYOUT = (
-    click.option("--separator", metavar="TEXT", help="What separates the fields."),
-    click.option("--header/--no-header", default=None, help="Whether line 1 is names."),
-    click.option("--member", metavar="NAME", help="Which file of a zip archive."),
-)
-IDS = click.option("--ids", type=click.Choice(["auto", "text"]), default="auto",
-                   help="Read ids as text even if they are integers.")  # fmt: skip
-SCALE = click.option("--scale", metavar="LOW:HIGH[:STEP]", help="Refuse ratings off it.")
-DUPLICATES = click.option("--duplicates", type=click.Choice(["error", "last", "mean"]),
-                          default="error", help="What to do with a pair rated twice.")  # fmt: skip
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def options(*given: Decorator) -> Decorator:
-    """Several options as one, in the order of the help."""
+class Options:
+    """Options that belong together: a decorator that adds them in the order of the help."""
 
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(given):
+    def __init__(self, *given: Decorator) -> None:
+        self.given = given
+        self.names = [param.name or "" for param in click.command()(self(lambda: None)).params]
+
+    def __call__(self, command: Callable[..., Any]) -> Callable[..., Any]:
+        """Add them to a command."""
+        for option in reversed(self.given):
             command = option(command)
         return command
 
-    return add
+    def take(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Remove the values of these options from those of a command, and return them."""
+        return {name: values.pop(name) for name in self.names}
 
 
-reading_options = options(*COLUMNS, *LAYOUT, IDS, SCALE, DUPLICATES)  # of what reads DATA
-ratings_options = options(*COLUMNS, *LAYOUT, DUPLICATES)  # the same for a model, which has its ids
-pairs_options = options(*COLUMNS[:2], *LAYOUT)
-BINS = click.option(
-    "--bins",
-    metavar="N,...",
-    help="Largest numbers of ratings of user bins.  [default: the paper's]",
+DATA = click.argument("data", shell_complete=data_names)
+PATH: Any = click.Path(path_type=Path)
+SEEDS: Any = click.IntRange(0, 2**64 - 1)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress bar.")
+THREADS = click.option(
+    "--threads",
+    type=int,
+    help="How many threads to use; the result does not depend on it.  [default: all]",
 )
 
 
-def bins_of(text: str | None) -> tuple[int, ...]:
-    """Rising whole numbers; none, if the paper's are to be taken."""
+def _column(role: str, more: str = "") -> Decorator:
+    text = f"The name of the {role} column, or its number, counted from 1{more}."
+    return click.option(f"--{role}-col", role, metavar="COL", help=text)
+
+
+PAIR_COLUMNS = (_column("user"), _column("item"))
+COLUMNS = (*PAIR_COLUMNS, _column("rating"), _column("time", "; 'none' ignores the times"))
+LAYOUT = (
+    click.option("--separator", metavar="TEXT", help="The text between two fields of a line."),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether the first line holds the names of the columns.",
+    ),
+    click.option("--member", metavar="NAME", help="Which file of a zip archive to read."),
+)
+READ_IDS = click.option(
+    "--ids",
+    type=click.Choice(ID_KINDS),
+    default="auto",
+    help="Whether ids that are all whole numbers become numbers (auto) or stay text.",
+)
+SCALE = click.option(
+    "--scale",
+    metavar="LOW:HIGH[:STEP]",
+    help="The scale of the ratings; a rating that is not on it is refused.",
+)
+REPEATED = click.option(
+    "--duplicates",
+    type=click.Choice(DUPLICATES),
+    default="error",
+    help="What to do with a pair that is rated twice: refuse it, or take the last rating or the "
+    "mean.",
+)
+reading_options = Options(*COLUMNS, *LAYOUT, READ_IDS, SCALE, REPEATED)  # of what reads DATA
+ratings_options = Options(*COLUMNS, *LAYOUT, REPEATED)  # the same for a model, which has its ids
+pairs_options = Options(*PAIR_COLUMNS, *LAYOUT)
+BINS = click.option(
+    "--bins",
+    metavar="N,...",
+    help="The largest number of ratings of each bin of users but the last.  "
+    "[default: the paper's quantiles]",
+)
+
+
+def parse_bins(text: str | None) -> tuple[int, ...]:
+    """Read the rising whole numbers of --bins; there are none where it was not given."""
     if text is None:
         return ()
     try:
@@ -128,5 +165,5 @@ def bins_of(text: str | None) -> tuple[int, ...]:
         if not all(a < b for a, b in zip((0, *uppers), uppers, strict=False)):
             raise ValueError
     except ValueError:
-        raise DataError(f"bins {text!r}: write rising whole numbers, as in 25,71,147") from None
+        raise DataError(f"--bins {text!r}: write rising whole numbers, as in 25,71,147") from None
     return uppers

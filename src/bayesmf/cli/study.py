@@ -1,4 +1,4 @@
-"""``bayesmf study`` and ``bayesmf report``: parse, call, print."""
+"""Commands on whole studies: study, report."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import BINS, bins_of
+from bayesmf.cli.interrupts import CODE, leaving_at_once
+from bayesmf.cli.options import BINS, DATA, PATH, QUIET, SEEDS, parse_bins, reading_options
 
 
 class Display:
-    """One line for a whole study in a terminal; a line for each run elsewhere."""
+    """Shows progress: one line for a whole study in a terminal, a line for each run elsewhere."""
 
     def __init__(self, quiet: bool) -> None:
         self.console = Console(stderr=True)
@@ -47,7 +47,7 @@ class Display:
                        err=True)  # fmt: skip
 
     def _left(self, event: Any) -> str:
-        """From the cost of what is done and its time; nothing before a fiftieth is done."""
+        """The time left, by the speed so far; nothing before a fiftieth is done."""
         if self.first is None:
             return ""
         done = event.done - self.first[0]
@@ -63,44 +63,94 @@ def _words(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-@click.option("--quick", is_flag=True, help="Short runs, to look around.")
-@click.option("--splits", type=click.IntRange(1), default=1, show_default=True,
-              help="Repeat the tables on so many splits.")  # fmt: skip
-@click.option("--only", metavar="NAME,...", help="Experiments: table-2, fig-5, ...  [default: all]")
-@click.option("--resume", is_flag=True, help="Go on with what is in the folder.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True,
-              help="Of the first split and of the draws.")  # fmt: skip
-@click.option("--rank", type=click.IntRange(1), default=20, show_default=True,
-              help="Number of features.")  # fmt: skip
+@click.command()
+@DATA
+@reading_options
+@click.option("--out", type=PATH, required=True, help="The folder to write the results to.")
+@click.option("--quick", is_flag=True, help="Make the runs short, to look around.")
+@click.option(
+    "--splits",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="The number of splits on which the tables are repeated.",
+)
+@click.option(
+    "--only",
+    metavar="NAME,...",
+    help="The experiments to run, such as table-2,fig-5.  [default: all]",
+)
+@click.option("--resume", is_flag=True, help="Continue with the study in the folder.")
+@click.option(
+    "--seed",
+    type=SEEDS,
+    default=0,
+    show_default=True,
+    help="The seed of the first split and of the draws.",
+)
+@click.option(
+    "--rank",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="The number of features of a user and of an item.",
+)
 @BINS
-@click.option("--workers", type=click.IntRange(1),
-              help="Runs at a time, of one thread each.  [default: all cores]")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="The number of runs at a time, each on one thread.  [default: one for each core]",
+)
+@QUIET
 def study(
-    data: str, out: Path, quick: bool, splits: int, only: str | None, resume: bool, seed: int,
-    rank: int, bins: str | None, workers: int | None, quiet: bool, **reading: Any,
-) -> None:  # fmt: skip
+    data: str,
+    out: Path,
+    quick: bool,
+    splits: int,
+    only: str | None,
+    resume: bool,
+    seed: int,
+    rank: int,
+    bins: str | None,
+    workers: int | None,
+    quiet: bool,
+    **reading: Any,
+) -> None:
     """Run the paper's experiments on DATA and write a report.
 
-    Killed at any moment, --resume goes on and ends with the same results.
+    If it is stopped or killed, --resume continues it and ends with the same results.
 
     Example: bayesmf study ml-1m --out ml-1m-study
     """
     with leaving_at_once():
+        from bayesmf.report.write import check_places
         from bayesmf.study.runner import Study
 
-    names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    chosen = Study(data, out, reading, quick, splits, names, seed, rank, bins_of(bins), workers,
-                   resume, _command(data, quick, seed, rank, bins, reading))  # fmt: skip
+    chosen = Study(
+        data,
+        out,
+        reading,
+        quick=quick,
+        splits=splits,
+        only=tuple(name.strip() for name in (only or "").split(",") if name.strip()),
+        seed=seed,
+        rank=rank,
+        bins=parse_bins(bins),
+        workers=workers,
+        resume=resume,
+        command=_command(data, quick, seed, rank, bins, reading),
+    )
+    check_places(out)
     display = Display(quiet)
     began = time.perf_counter()
     try:
         with display.bar:
             chosen.run(display)
     except KeyboardInterrupt:
-        click.echo(f"stopped; what is done is kept: go on with --resume --out {out}", err=True)
-        sys.exit(130)
+        click.echo(
+            f"Stopped. The results so far are kept; continue with --resume --out {out}", err=True
+        )
+        sys.exit(CODE)
     click.echo(f"results in {out} after {_words(time.perf_counter() - began)}")
     _report(out)
 
@@ -108,7 +158,7 @@ def study(
 def _command(
     data: str, quick: bool, seed: int, rank: int, bins: str | None, reading: dict[str, Any]
 ) -> str:
-    """The command without what does not change a result."""
+    """The command that makes the same results: without options that do not change any."""
     import shlex
 
     words = ["bayesmf", "study", data, "--seed", str(seed)]
@@ -134,12 +184,15 @@ def _report(folder: Path, out: Path | None = None) -> None:
     click.echo(f"report in {write_report(folder, out)}")
 
 
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path),
-              help="Another folder to write to.  [default: FOLDER]")  # fmt: skip
+@click.command()
+@click.argument("folder", type=PATH)
+@click.option("--out", type=PATH, help="Another folder to write the report to.  [default: FOLDER]")
 def report(folder: Path, out: Path | None) -> None:
     """Write the report of a study again, from its results in FOLDER alone.
 
     Example: bayesmf report ml-1m-study
     """
     _report(folder, out)
+
+
+COMMANDS = (study, report)

@@ -1,4 +1,4 @@
-"""Commands that use a fitted model: parse, call, print."""
+"""Commands that use a fitted model: predict, recommend, fold in."""
 
 from __future__ import annotations
 
@@ -11,21 +11,29 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from bayesmf.choices import RANK_BY, SIDES
 from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import data_names, pairs_options, ratings_options
+from bayesmf.cli.options import (
+    JSON,
+    PATH,
+    QUIET,
+    SEEDS,
+    THREADS,
+    data_names,
+    pairs_options,
+    ratings_options,
+)
 from bayesmf.data.io.atomic import to_json
 from bayesmf.errors import DataError
 
-MODEL = click.argument("model", type=click.Path(path_type=Path))
-THREADS = click.option("--threads", type=int, help="The result does not depend on it.")
-OUT = click.option("--out", type=click.Path(path_type=Path), help="csv, tsv or parquet to write.")
-OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what is there.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+MODEL = click.argument("model", type=PATH)
+OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
+OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 SHOWN = 20  # rows printed for people
 
 
 def load_fit(path: Path, threads: int | None = None) -> Any:
-    """A model, and the compiler with it."""
+    """Load a saved model, and before it the compiler."""
     with leaving_at_once():
         from bayesmf.fit.fitted import load_model
     return load_model(path, threads)
@@ -39,16 +47,16 @@ def _ids(fit: Any, name: str, column: Any, where: str) -> Any:
 
 
 def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
-    """Ratings whose ids are of the model's kind."""
+    """Load ratings whose ids are of the model's kind."""
     import bayesmf
 
-    user, item = (fit.posterior.ids(name).kind == "text" for name in ("user", "item"))
+    user, item = (fit.posterior.ids(name).kind == "text" for name in SIDES)
     kinds = {True: "text", False: "auto"}
     return bayesmf.load(path, ids=(kinds[user], kinds[item]), **reading)  # type: ignore[arg-type]
 
 
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
-    """The users of a command line, as the model calls them."""
+    """The users of --user as the model knows them: numbers or text."""
     from bayesmf.data.ids import read_id
 
     known = fit.posterior.users
@@ -60,7 +68,9 @@ def _users(fit: Any, asked: tuple[str, ...]) -> Any:
         )
     for user, place in zip(users, fit.posterior.warm_row_of("user", users), strict=True):
         if place < 0:
-            click.echo(f"user {user!r} was not in training: what most users like", err=True)
+            click.echo(
+                f"user {user!r} was not in training, and gets what most users like", err=True
+            )
     return users
 
 
@@ -73,13 +83,13 @@ def _check(out: Path | None, overwrite: bool) -> None:
 
 
 def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
-    """A pyarrow table to a file, as JSON lines, or for people."""
+    """Write a pyarrow table to a file, or print it as JSON lines or for people."""
     if out is not None:
         from bayesmf.data.io.write import write_table
 
         write_table(table, out)
-        told = to_json({"rows": table.num_rows, "out": str(out)})
-        click.echo(told if as_json else f"{table.num_rows:,} rows written to {out}")
+        facts = to_json({"rows": table.num_rows, "out": str(out)})
+        click.echo(facts if as_json else f"{table.num_rows:,} rows written to {out}")
         return
     if as_json:
         for row in table.to_pylist():
@@ -90,28 +100,39 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
     for name, number in zip(table.column_names, numbers, strict=True):
         shown.add_column(name, justify="right" if number else "left")
     for row in table.slice(0, most).to_pylist():
-        shown.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value)
-                        for value in row.values()))  # fmt: skip
+        shown.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
     Console().print(shown)
     if table.num_rows > most:
-        click.echo(f"... and {table.num_rows - most:,} more; write all with --out")
+        click.echo(f"... and {table.num_rows - most:,} more rows; write all of them with --out")
 
 
 @click.command()
 @MODEL
-@click.argument("pairs", type=click.Path(path_type=Path))
+@click.argument("pairs", type=PATH)
 @pairs_options
-@click.option("--probabilities", is_flag=True, help="P(rating = r) for every r of the scale.")
-@click.option("--clip", is_flag=True, help="Cut means and quantiles to the scale.")
+@click.option(
+    "--probabilities",
+    is_flag=True,
+    help="Print the probability of every rating of the scale instead of a mean and an interval.",
+)
+@click.option("--clip", is_flag=True, help="Cut means and quantiles off at the ends of the scale.")
 @OUT
 @OVERWRITE
 @THREADS
 @JSON
 def predict(
-    model: Path, pairs: Path, user: str | None, item: str | None, probabilities: bool,
-    clip: bool, out: Path | None, overwrite: bool, threads: int | None, as_json: bool,
+    model: Path,
+    pairs: Path,
+    user: str | None,
+    item: str | None,
+    probabilities: bool,
+    clip: bool,
+    out: Path | None,
+    overwrite: bool,
+    threads: int | None,
+    as_json: bool,
     **layout: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Predict the ratings of PAIRS, a file with a user and an item column.
 
     Example: bayesmf predict my-fit pairs.csv --out predictions.csv
@@ -131,35 +152,69 @@ def predict(
 
 
 def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
-    """What moves a bar."""
+    """A callback that moves a bar."""
     return lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @click.command()
 @MODEL
-@click.option("--user", "users", multiple=True, metavar="ID", help="Whom; all users if left out.")
 @click.option(
-    "-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many."
+    "--user",
+    "users",
+    multiple=True,
+    metavar="ID",
+    help="The user to recommend to; may be given several times.  [default: all users]",
 )
-@click.option("--rank-by", type=click.Choice(["mean", "lower", "thompson"]), default="mean",
-              show_default=True, help="Expected rating, a cautious one, or a draw.")  # fmt: skip
 @click.option(
-    "--seen", metavar="DATA", shell_complete=data_names, help="Ratings whose items are left out."
+    "-n",
+    "count",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="How many items to recommend to each user.",
+)
+@click.option(
+    "--rank-by",
+    type=click.Choice(RANK_BY),
+    default="mean",
+    show_default=True,
+    help="What to rank by: the expected rating, one standard deviation below it, or a random draw "
+    "of it.",
+)
+@click.option(
+    "--seen",
+    metavar="DATA",
+    shell_complete=data_names,
+    help="The ratings whose items are left out.  [default: the ratings in the model]",
 )
 @ratings_options
-@click.option("--with-seen", is_flag=True, help="Items that were rated may be recommended.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
-              help="For --rank-by thompson.")  # fmt: skip
+@click.option("--with-seen", is_flag=True, help="Recommend items even if the user rated them.")
+@click.option(
+    "--seed",
+    type=SEEDS,
+    default=0,
+    show_default=True,
+    help="The seed of the draws of --rank-by thompson.",
+)
 @OUT
 @OVERWRITE
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@QUIET
 @JSON
 def recommend(
-    model: Path, users: tuple[str, ...], count: int, rank_by: str, seen: str | None,
-    with_seen: bool, seed: int, out: Path | None, overwrite: bool, quiet: bool, as_json: bool,
+    model: Path,
+    users: tuple[str, ...],
+    count: int,
+    rank_by: str,
+    seen: str | None,
+    with_seen: bool,
+    seed: int,
+    out: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
     **reading: Any,
-) -> None:  # fmt: skip
-    """Recommend the best items to users.
+) -> None:
+    """Recommend to each user the best items that they have not rated.
 
     Example: bayesmf recommend my-fit --user 42 -n 10
     """
@@ -170,11 +225,18 @@ def recommend(
     rated = ratings_for(fit, seen, reading) if seen is not None else None
     asked = _users(fit, users) if users else None
     console = Console(stderr=True)
-    with Progress(console=console, transient=True,
-                  disable=quiet or not console.is_terminal) as bar:  # fmt: skip
+    hidden = quiet or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("users", total=None)
-        table = fit.recommend(asked, count, rank_by=rank_by, exclude_seen=not with_seen, seen=rated,
-                              seed=seed, progress=advance(bar, task))  # fmt: skip
+        table = fit.recommend(
+            asked,
+            count,
+            rank_by=rank_by,
+            exclude_seen=not with_seen,
+            seen=rated,
+            seed=seed,
+            progress=advance(bar, task),
+        )
     _show(table, out, as_json)
 
 
@@ -182,18 +244,35 @@ def recommend(
 @MODEL
 @click.argument("ratings", shell_complete=data_names)
 @ratings_options
-@click.option("--side", type=click.Choice(["user", "item"]), default="user", show_default=True,
-              help="Who is new.")  # fmt: skip
-@click.option("--replace", is_flag=True, help="Those who are known are known by these alone.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The new model.")
-@click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
+@click.option(
+    "--side",
+    type=click.Choice(SIDES),
+    default="user",
+    show_default=True,
+    help="Whether the ratings are of new users or of new items.",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Allow users that the model knows; from now on it knows them by these ratings alone.",
+)
+@click.option("--seed", type=SEEDS, default=0, show_default=True, help="The seed of the draws.")
+@click.option("--out", type=PATH, required=True, help="The folder or .zip of the new model.")
+@click.option("--overwrite", is_flag=True, help="Replace the model if it exists.")
 @THREADS
 @JSON
 def fold_in(
-    model: Path, ratings: str, side: str, replace: bool, seed: int, out: Path, overwrite: bool,
-    threads: int | None, as_json: bool, **reading: Any,
-) -> None:  # fmt: skip
+    model: Path,
+    ratings: str,
+    side: str,
+    replace: bool,
+    seed: int,
+    out: Path,
+    overwrite: bool,
+    threads: int | None,
+    as_json: bool,
+    **reading: Any,
+) -> None:
     """Add new users, or items, to a model from their RATINGS, without refitting.
 
     Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
@@ -210,15 +289,16 @@ def fold_in(
     else:
         other, mine, used = "user", given.items, given.onto(known.users, given.items)
     new = len(more.posterior.ids(side)) - len(known.ids(side))
-    facts = {"new": new, "known anew": len(mine) - new, "left out": len(given) - len(used),
-             "out": str(out)}  # fmt: skip
+    again, left_out = len(mine) - new, len(given) - len(used)
     if as_json:
-        click.echo(to_json(facts))
+        click.echo(to_json({"new": new, "replaced": again, "left_out": left_out, "out": str(out)}))
         return
-    anew = f", {facts['known anew']:,} known anew" if facts["known anew"] else ""
-    left = (f"; {facts['left out']:,} ratings of {other}s that the model does not know were left "
-            "out" if facts["left out"] else "")  # fmt: skip
-    click.echo(f"{new:,} new {side}{'' if new == 1 else 's'}{anew}{left}; written to {out}")
+    told = f"{new:,} new {side}{'' if new == 1 else 's'}"
+    if again:
+        told += f", {again:,} replaced"
+    if left_out:
+        told += f"; {left_out:,} ratings of {other}s that the model does not know were left out"
+    click.echo(f"{told}; written to {out}")
 
 
 COMMANDS = (predict, recommend, fold_in)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data import columns as cols
-from bayesmf.data.choices import Duplicates, IdKind
 from bayesmf.data.columns import Axis, Columns
 from bayesmf.data.ids import Ids, encode
 from bayesmf.data.scale import Scale

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.choices import Protocol
+from bayesmf.choices import Protocol
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option, clause
 

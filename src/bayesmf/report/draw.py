@@ -1,4 +1,4 @@
-"""How figures look: one colour a model, one line style an algorithm, wherever they appear."""
+"""How figures look: every model has one colour, and every algorithm one line style."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ COLOURS = {
     "both-sides-constant": "#5a5a5a",
 }
 STYLES: dict[str, Any] = {
-    "gibbs": "-", "vi": (0, (5, 1.5)), "map": ":", "vi-printed": (0, (3, 1.5, 1, 1.5)),
-    "vi-default": (0, (1.5, 1.5)), "cold-start": "-",
-}  # fmt: skip
+    "gibbs": "-",
+    "vi": (0, (5, 1.5)),
+    "map": ":",
+    "vi-printed": (0, (3, 1.5, 1, 1.5)),
+    "vi-default": (0, (1.5, 1.5)),
+    "cold-start": "-",
+}
 SIZE = (4.6, 3.3)
 LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -50,7 +54,7 @@ Draw = Callable[[Axes], None]
 
 
 def model_of(run: str) -> str:
-    """The model of a run: its colour's name."""
+    """The name of the model of a run, which is the key of its colour."""
     for kind in sorted(STYLES, key=len, reverse=True):
         if run.startswith(kind + "-"):
             return run.removeprefix(kind + "-")
@@ -58,12 +62,12 @@ def model_of(run: str) -> str:
 
 
 def colour(run: str) -> str:
-    """Of the run's model."""
+    """The colour of the model of a run."""
     return COLOURS.get(model_of(run), "#444444")
 
 
 def style(run: str) -> dict[str, Any]:
-    """Colour and line of a run."""
+    """The colour and the line style of a run."""
     kind = max((k for k in STYLES if run.startswith(k + "-")), key=len, default="gibbs")
     return {"color": colour(run), "linestyle": STYLES[kind]}
 
@@ -96,7 +100,7 @@ class Panel:
 
 
 def log_axis(axes: Axes, *which: str) -> None:
-    """Powers of ten and their doubles and halves, written out."""
+    """Make axes logarithmic, with powers of ten, their doubles and halves written out."""
     for name in which:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
@@ -108,17 +112,22 @@ def log_axis(axes: Axes, *which: str) -> None:
 
 
 def legend(axes: Axes, entries: int) -> None:
-    """Among the lines if it is short, else below them."""
+    """Put the legend among the lines if it is short, and else below them."""
     if entries <= 3:
         axes.legend()
     else:
         longest = max(len(text) for text in axes.get_legend_handles_labels()[1])
-        axes.figure.legend(loc="outside lower center", ncols=2 if longest > 21 else 3,
-                           fontsize=7.5, columnspacing=1.0, handlelength=2.4)  # fmt: skip
+        axes.figure.legend(
+            loc="outside lower center",
+            ncols=2 if longest > 21 else 3,
+            fontsize=7.5,
+            columnspacing=1.0,
+            handlelength=2.4,
+        )
 
 
 def bins_axis(axes: Axes, labels: list[str]) -> range:
-    """User frequency along the bottom."""
+    """Put the bins of user frequency along the bottom; return their places."""
     places = range(len(labels))
     axes.set_xticks(places, labels, rotation=35, ha="right", fontsize=8.5)
     axes.set_xlabel("ratings of the user")

@@ -1,4 +1,4 @@
-"""Sentences computed from the results: what was found, and whether the paper's claims hold."""
+"""Sentences made from the results: what was found, and whether the paper's claims hold."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from bayesmf.choices import PRECISIONS
 from bayesmf.evaluation.bootstrap import Change
-from bayesmf.report.figures import CONSTANT, DEFAULT, PRINTED, ROBUST, TRUNCATED, equal_errors
+from bayesmf.report.figures import equal_errors
 from bayesmf.report.page import Finding
-from bayesmf.report.read import FEATURES, INFERENCES, PRECISIONS, Array, Reader, title_of
-from bayesmf.study.specs import GIVEN, WIDTHS
+from bayesmf.report.read import (
+    CONSTANT,
+    DEFAULT,
+    FEATURES,
+    GIBBS,
+    GIBBS_ROBUST,
+    INFERENCES,
+    MAXIMUM,
+    PRINTED,
+    ROBUST,
+    SIDE,
+    SIDE_ROBUST,
+    TRUNCATED,
+    Array,
+    Reader,
+    title_of,
+)
+from bayesmf.study.specs import COLD, GIVEN, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
 EQUAL = 1e-4  # of RMSE: no difference to speak of
 LITTLE = 0.01  # per cent: the same
-GIBBS, SIDE, SIDE_ROBUST = (
-    f"gibbs-{name}" for name in ("no-side-constant", "side-constant", "side-robust")
-)
 
 
 def findings(read: Reader) -> list[Finding]:
-    """First what was found, then the paper's claims in turn; what was not run is left out."""
+    """Return what was found, then the paper's claims in turn, as far as their runs are there."""
     found: list[Finding] = []
     for needs, tell in RULES:
         if read.has(*needs):
@@ -36,7 +50,7 @@ def _status(all_of: bool, any_of: bool) -> str:
 
 
 def users_of(label: str) -> str:
-    """A bin in words."""
+    """The users of a bin, in words."""
     if label == "all":
         return "all users"
     if label.startswith("<="):
@@ -47,15 +61,17 @@ def users_of(label: str) -> str:
 
 
 def _best(read: Reader) -> Iterator[Finding]:
-    names = [f"{i}-{f}-{p}" for i in INFERENCES for f in (*FEATURES, "both-sides")
-             for p in PRECISIONS]  # fmt: skip
+    names = [
+        f"{i}-{f}-{p}" for i in INFERENCES for f in (*FEATURES, "both-sides") for p in PRECISIONS
+    ]
     errors = {name: read.mean(name) for name in names if read.has(name)}
     best = min(errors, key=lambda name: errors[name])
     plain = read.mean("gibbs-none-constant")
     yield Finding(
         f"The lowest test RMSE is {errors[best]:.4f}, of {title_of(best)}: "
-        f"{100 * (1 - errors[best] / plain):.1f} % below biases alone ({plain:.4f}).", "plain",
-    )  # fmt: skip
+        f"{100 * (1 - errors[best] / plain):.1f} % below biases alone ({plain:.4f}).",
+        "plain",
+    )
 
 
 def _side(read: Reader) -> Iterator[Finding]:
@@ -63,24 +79,25 @@ def _side(read: Reader) -> Iterator[Finding]:
     rare, whole = read.change(GIBBS, SIDE, 0), read.change(GIBBS, SIDE)
     yield Finding(
         f"Side features {_verb(rare)} the error of {users_of(read.labels[0])}{_amount(rare)}, and "
-        f"{_verb(whole)} that of all users together{_amount(whole)}.", "plain",
-    )  # fmt: skip
+        f"{_verb(whole)} that of all users together{_amount(whole)}.",
+        "plain",
+    )
     changes = [read.change(GIBBS, SIDE, k) for k in range(len(read.labels))]
     real = [change.sign > 0 and change.value >= LITTLE for change in changes]
     helped = [users_of(label) for label, is_real in zip(read.labels, real, strict=True) if is_real]
     first, last, middle = real[0], real[-1], real[1:-1]
     text = (
-        f"Side features lower the error, by {LITTLE:g} % or more and for certain (the interval "
-        "excludes zero), in "
-        f"{len(helped)} of {len(changes)} bins"
+        f"Side features clearly lower the error (by {LITTLE:g} % or more, and the interval "
+        f"excludes zero) in {len(helped)} of {len(changes)} bins"
     )
     text += f": {', '.join(helped)}." if helped else "."
     text += f" For {users_of(read.labels[-1])} the error falls by {changes[-1]}."
     yield Finding(
-        text, _status(first and not last and any(middle), first or any(middle)),
+        text,
+        _status(first and not last and any(middle), first or any(middle)),
         "Side features help rare users and users with up to several hundred ratings, and not those "
         "with more than 800.",
-    )  # fmt: skip
+    )
 
 
 def _verb(change: Change) -> str:
@@ -88,7 +105,7 @@ def _verb(change: Change) -> str:
 
 
 def _amount(change: Change) -> str:
-    """How much, as a size where the direction is known."""
+    """The size of a change, with its sign where the direction is not known."""
     if np.isnan(change.low):
         return " (too few users to tell)"
     if change.sign == 0:
@@ -118,13 +135,14 @@ def _gibbs_beats(read: Reader) -> Iterator[Finding]:
     better = [gibbs < vi - EQUAL for *_, gibbs, vi in pairs]
     same = sum(abs(gibbs - vi) <= EQUAL for *_, gibbs, vi in pairs)
     gibbs, vi = read.mean(GIBBS), read.mean(CONSTANT)
-    lost = [f"{FEATURES[f]}, {p} ({v:.4f} against {g:.4f})"
-            for f, p, g, v in pairs if v < g - EQUAL]  # fmt: skip
+    lost = [
+        f"{FEATURES[f]}, {p} ({v:.4f} against {g:.4f})" for f, p, g, v in pairs if v < g - EQUAL
+    ]
     text = (
-        f"Gibbs has the lower error in {sum(better)} of {len(pairs)} models and the same, within "
-        f"{EQUAL:g}, in {same}; without side features "
-        f"and with constant precision {gibbs:.4f} against {vi:.4f} after VI's last update "
-        f"({read.mean(CONSTANT, 'least'):.4f} at its best)."
+        f"Gibbs has the lower error in {sum(better)} of {len(pairs)} models, and the same within "
+        f"{EQUAL:g} in {same}. Without side features and with constant precision, Gibbs has "
+        f"{gibbs:.4f} and VI {vi:.4f} after its last update ({read.mean(CONSTANT, 'least'):.4f} at "
+        "its best)."
     )
     if lost:
         text += f" VI is lower for {'; '.join(lost)}."
@@ -132,7 +150,7 @@ def _gibbs_beats(read: Reader) -> Iterator[Finding]:
 
 
 def settled_at(bound: Array) -> int | None:
-    """The update from which every step of the bound is small, or none."""
+    """The update from which every step of the bound is small, or None."""
     small = np.abs(np.diff(bound)) < SETTLED * np.abs(bound[1:])
     if not small[-1]:
         return None
@@ -142,7 +160,7 @@ def settled_at(bound: Array) -> int | None:
 
 def _overfits(read: Reader) -> Iterator[Finding]:
     run = read(CONSTANT)
-    errors, settled = run.array("test rmse"), settled_at(run.array("bound"))
+    errors, settled = run.array("test_rmse"), settled_at(run.array("bound"))
     least = int(np.argmin(errors)) + 1
     when = f"settles at update {settled}" if settled else f"has not settled by {len(errors)}"
     rise = errors[-1] - errors.min()
@@ -162,16 +180,19 @@ def _turns(read: Reader) -> Iterator[Finding]:
         names = [f"{prefix}-no-side-{p}" for p in ("constant", "robust")]
         if not read.has(*names):
             continue
-        curves = [read(name).array("test rmse") for name in names]
+        curves = [read(name).array("test_rmse") for name in names]
         first, second = (int(np.argmin(curve)) + 1 for curve in curves)
-        whens = [f"at update {at}" if at < len(curve) else f"not within {at} updates"
-                 for at, curve in zip((first, second), curves, strict=True)]  # fmt: skip
+        whens = [
+            f"at update {at}" if at < len(curve) else f"not within {at} updates"
+            for at, curve in zip((first, second), curves, strict=True)
+        ]
         told.append(f"{words}, {whens[0]} with constant and {whens[1]} with robust precisions")
         seen.append(second < first)
     yield Finding(
-        f"VI's test error is lowest: {'; '.join(told)}.", _status(all(seen), any(seen)),
+        f"VI's test error is lowest: {'; '.join(told)}.",
+        _status(all(seen), any(seen)),
         "With robust precisions VI turns earlier.",
-    )  # fmt: skip
+    )
 
 
 def _truncated(read: Reader) -> Iterator[Finding]:
@@ -192,13 +213,13 @@ def _three(values: list[float]) -> str:
 
 def _spread(read: Reader) -> Iterator[Finding]:
     spans = {}
-    runs = {"Gibbs": "gibbs-no-side-robust", "VI, corrected": ROBUST, "VI, as printed": PRINTED}
+    runs = {"Gibbs": GIBBS_ROBUST, "VI, corrected": ROBUST, "VI, as printed": PRINTED}
     for told, run in runs.items():
-        values = read(run).array("user precision")
+        values = read(run).array("user_precision")
         spans[told] = float(np.log10(values.max() / values.min()))
     shown = "; ".join(
-        f"{told} {read(run).array('user precision').min():.2g} to "
-        f"{read(run).array('user precision').max():.3g} ({spans[told]:.1f} orders of magnitude)"
+        f"{told} {read(run).array('user_precision').min():.2g} to "
+        f"{read(run).array('user_precision').max():.3g} ({spans[told]:.1f} orders of magnitude)"
         for told, run in runs.items()
     )
     wide = spans["VI, as printed"] > spans["Gibbs"] + 1 and spans["Gibbs"] < 2
@@ -206,39 +227,43 @@ def _spread(read: Reader) -> Iterator[Finding]:
     text = f"User precisions, robust, no side: {shown}."
     if wide and cured:
         text += (
-            " The wide spread comes with the updates as printed, and goes when the covariances are "
-            "put into them."
+            " The wide spread comes from the updates as printed, and disappears when the "
+            "covariances are put into them."
         )
     yield Finding(
-        text, _status(wide and not cured, wide),
+        text,
+        _status(wide and not cured, wide),
         "Under VI precisions spread over orders of magnitude; under Gibbs they do not.",
-    )  # fmt: skip
+    )
 
 
 def _correlation(read: Reader) -> Iterator[Finding]:
     for run, told in ((ROBUST, "corrected"), (PRINTED, "as printed")):
         if not read.has(run):
             continue
-        curve = {key: read(run).array(f"correlation, {key}")
-                 for key in ("user train", "item train", "user test", "item test")}  # fmt: skip
-        high = bool(curve["user train"].min() > 0.94)
-        weak = all(curve[f"{s} test"][-1] < curve[f"{s} train"][-1] - 0.1 for s in ("user", "item"))
-        falls = all(curve[f"{s} test"][-1] < curve[f"{s} test"][0] for s in ("user", "item"))
+        curve = {
+            key: read(run).array(f"correlation_{key}")
+            for key in ("user_train", "item_train", "user_test", "item_test")
+        }
+        high = bool(curve["user_train"].min() > 0.94)
+        weak = all(curve[f"{s}_test"][-1] < curve[f"{s}_train"][-1] - 0.1 for s in ("user", "item"))
+        falls = all(curve[f"{s}_test"][-1] < curve[f"{s}_test"][0] for s in ("user", "item"))
         yield Finding(
             f"Correlation of log precision and log error, VI {told}: users in training "
-            f"{curve['user train'].min():.2f} to {curve['user train'].max():.2f}, items "
-            f"{curve['item train'].min():.2f} to {curve['item train'].max():.2f}; in test users "
-            f"{curve['user test'][0]:.2f} falling to {curve['user test'][-1]:.2f}, items "
-            f"{curve['item test'][0]:.2f} to {curve['item test'][-1]:.2f}."
-            .replace("falling to", "falling to" if falls else "then"),
+            f"{curve['user_train'].min():.2f} to {curve['user_train'].max():.2f}, items "
+            f"{curve['item_train'].min():.2f} to {curve['item_train'].max():.2f}; in test users "
+            f"{curve['user_test'][0]:.2f} falling to {curve['user_test'][-1]:.2f}, items "
+            f"{curve['item_test'][0]:.2f} to {curve['item_test'][-1]:.2f}.".replace(
+                "falling to", "falling to" if falls else "then"
+            ),
             _status(high and weak and falls, high or (weak and falls)),
             "It is high in training (users above 0.94), weak in test, and falls there.",
-        )  # fmt: skip
+        )
 
 
 def _default_prior(read: Reader) -> Iterator[Finding]:
     prior, driven = read(DEFAULT), read(CONSTANT)
-    point = read("map-no-side-constant")["rmse"]
+    point = read(MAXIMUM)["rmse"]
     fails = prior["rmse"] > point
     yield Finding(
         f"VI without side features ends at {prior['rmse']:.4f} with the default prior and at "
@@ -252,10 +277,11 @@ def _frequent(read: Reader) -> Iterator[Finding]:
     if len(read.labels) == 1:  # all users in one bin
         return
     sweep, update = equal_errors(read)
-    gibbs, vi = read(GIBBS).array("by bin")[sweep], read(CONSTANT).array("by bin")[update]
+    gibbs, vi = read(GIBBS).array("by_bin")[sweep], read(CONSTANT).array("by_bin")[update]
     rest = float(np.abs(gibbs - vi)[:-1].max())
-    whole = [float(read(name).array("test rmse")[k]) for name, k in
-             ((GIBBS, sweep), (CONSTANT, update))]  # fmt: skip
+    whole = [
+        float(read(name).array("test_rmse")[k]) for name, k in ((GIBBS, sweep), (CONSTANT, update))
+    ]
     equal = abs(whole[0] - whole[1]) < 5 * EQUAL
     yield Finding(
         f"Where the overall errors are nearest (Gibbs sweep {sweep + 1}: {whole[0]:.4f}, VI update "
@@ -269,30 +295,27 @@ def _frequent(read: Reader) -> Iterator[Finding]:
         "At equal overall error the two agree for all users but the most frequent, for whom Gibbs "
         "is better.",
     )
-    ratio = read(GIBBS).array("user variance") / read(CONSTANT).array("user variance")
+    ratio = read(GIBBS).array("user_variance") / read(CONSTANT).array("user_variance")
     yield Finding(
         f"The largest variance of a user's features is {np.median(ratio):.2g} times as large under "
         f"Gibbs as under VI at the median, and larger for {100 * np.mean(ratio > 1):.0f} % of "
         "users.",
         _status(bool(np.mean(ratio > 1) > 0.9), bool(np.median(ratio) > 1)),
         "VI underestimates the variance of the features.",
-    )  # fmt: skip
+    )
 
 
 def _calibrated(read: Reader) -> Iterator[Finding]:
-    names = (GIBBS, ROBUST, "map-no-side-constant")
-    shares = {name: [100 * read(name)[f"coverage_{level}"] for level in LEVELS] for name in names}
+    names = (GIBBS, ROBUST, MAXIMUM)
+    shares = {name: [100 * read(name)[f"coverage_{n}"] for n in (50, 80, 95)] for name in names}
     told = "; ".join(
         f"{title_of(name)} {', '.join(f'{share:.0f}' for share in found)}"
         for name, found in shares.items()
     )
     yield Finding(
-        f"Intervals that promise 50, 80 and 95 % hold this share of the test ratings: {told}.",
+        f"Intervals that should hold 50, 80 and 95 % of the test ratings hold: {told}.",
         "plain",
     )
-
-
-LEVELS = (50, 80, 95)
 
 
 def _bounds(read: Reader) -> Iterator[Finding]:
@@ -306,15 +329,15 @@ def _bounds(read: Reader) -> Iterator[Finding]:
         f"Bounds (1/n, n) can be chosen without the test ratings: the lower bound chooses n = "
         f"{by_bound:g} (test RMSE after the last update {runs[by_bound]['rmse']:.4f}), validation "
         f"n = {by_judge:g} ({runs[by_judge]['rmse']:.4f}); in hindsight n = {best:g} is best "
-        f"({runs[best]['rmse']:.4f}).", "plain",
-    )  # fmt: skip
+        f"({runs[best]['rmse']:.4f}).",
+        "plain",
+    )
 
 
 def _cold(read: Reader) -> Iterator[Finding]:
     if "skipped" in read("cold-start-side").facts:
         return
-    errors = {name: read(f"cold-start-{name}")["rmse by given"]
-              for name in ("none", "no-side", "side", "both-sides")}  # fmt: skip
+    errors = {name: read(f"cold-start-{name}")["rmse_by_given"] for name in COLD}
     few, many = str(GIVEN[2]), str(GIVEN[-1])
     best = [min((e[g], name) for name, e in errors.items())[1] for g in (few, many)]
     words = [FEATURES.get(name, "side features of both sides") for name in best]
@@ -322,8 +345,9 @@ def _cold(read: Reader) -> Iterator[Finding]:
         f"New users, folded in without refitting: from {few} ratings the best model ({words[0]}) "
         f"has an error of {errors[best[0]][few]:.4f}, from {many} ({words[1]}) "
         f"{errors[best[1]][many]:.4f}; knowing nothing of them, biases alone "
-        f"{errors['none'][str(GIVEN[0])]:.4f}.", "plain",
-    )  # fmt: skip
+        f"{errors['none'][str(GIVEN[0])]:.4f}.",
+        "plain",
+    )
 
 
 RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
@@ -334,12 +358,18 @@ RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
     ((CONSTANT,), _overfits),
     ((CONSTANT, ROBUST), _turns),
     ((CONSTANT, ROBUST, TRUNCATED), _truncated),
-    (("gibbs-no-side-robust", ROBUST, PRINTED), _spread),
+    ((GIBBS_ROBUST, ROBUST, PRINTED), _spread),
     ((ROBUST,), _correlation),
-    ((DEFAULT, CONSTANT, "map-no-side-constant"), _default_prior),
+    ((DEFAULT, CONSTANT, MAXIMUM), _default_prior),
     ((GIBBS, CONSTANT), _frequent),
-    ((GIBBS, ROBUST, "map-no-side-constant"), _calibrated),
-    (tuple(f"vi{v}-no-side-truncated{'' if w == 2 else f'-{w:g}'}" for w in WIDTHS
-           for v in ("", "-validation")), _bounds),
-    (tuple(f"cold-start-{name}" for name in ("none", "no-side", "side", "both-sides")), _cold),
-]  # fmt: skip
+    ((GIBBS, ROBUST, MAXIMUM), _calibrated),
+    (
+        tuple(
+            f"vi{v}-no-side-truncated{'' if w == 2 else f'-{w:g}'}"
+            for w in WIDTHS
+            for v in ("", "-validation")
+        ),
+        _bounds,
+    ),
+    (tuple(f"cold-start-{name}" for name in COLD), _cold),
+]

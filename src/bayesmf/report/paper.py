@@ -1,4 +1,4 @@
-"""What the paper reports, to stand beside what is found."""
+"""The numbers that the paper reports, to stand beside ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Cells = dict[tuple[str, str, str], float]  # (features, inference, precision): t
 
 
 def _cells(features: str, inference: str, *errors: float) -> Cells:
-    """One value for each precision, or one for all: so "No Features" and MAP are printed."""
+    """Give each precision its value, or all of them one value, as the paper does for MAP."""
     precisions = ("constant", "robust", "truncated")
     values = errors * len(precisions) if len(errors) == 1 else errors
     return {(features, inference, p): v for p, v in zip(precisions, values, strict=False)}
@@ -64,11 +64,18 @@ class Printed:
 
 
 DATA: dict[str, Printed] = {
-    "ml-1m": Printed(1_000_209, 6_040, 3_952, (0, 23, 104, 253, 323, 3_428),
-                     (20, 44, 96, 166, 208, 2_314), 0.0419),
-    "epinions": Printed(664_824, 49_290, 139_738, (0, 1, 1, 3, 2, 1_408),
-                        (0, 1, 3, 9, 9, 724), 0.0001),
-}  # fmt: skip
+    "ml-1m": Printed(
+        1_000_209,
+        6_040,
+        3_952,
+        (0, 23, 104, 253, 323, 3_428),
+        (20, 44, 96, 166, 208, 2_314),
+        0.0419,
+    ),
+    "epinions": Printed(
+        664_824, 49_290, 139_738, (0, 1, 1, 3, 2, 1_408), (0, 1, 3, 9, 9, 724), 0.0001
+    ),
+}
 
 
 def overall_of_bins(name: str) -> float:
@@ -80,7 +87,7 @@ def overall_of_bins(name: str) -> float:
 
 
 def by_frequency(data: str, first: str, second: str, bins: int) -> Any:
-    """The paper's two columns, or nothing if it has none for these models and bins."""
+    """The paper's two columns, or None if it has none for these models and bins."""
     if data != "ml-1m" or bins != len(BINS) or not {first, second} <= set(BY_FREQUENCY):
         return None
     return BY_FREQUENCY[first], BY_FREQUENCY[second]

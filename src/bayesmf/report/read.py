@@ -1,4 +1,4 @@
-"""What the tables, figures and sentences have in common: reading results, naming models."""
+"""What tables, figures and findings have in common: they read results and name models."""
 
 from __future__ import annotations
 
@@ -9,14 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.choices import PRECISIONS
 from bayesmf.evaluation.bootstrap import Change, paired_change
 from bayesmf.study.results import Result, Results
 
 Array = NDArray[np.float64]
-FEATURES = {"none": "no features", "no-side": "no side", "side": "side", "side-only": "side only"}
-INFERENCES = {"gibbs": "Gibbs", "vi": "VI", "map": "MAP"}
+FEATURES: dict[str, str] = {
+    "none": "no features",
+    "no-side": "no side",
+    "side": "side",
+    "side-only": "side only",
+}
+INFERENCES: dict[str, str] = {"gibbs": "Gibbs", "vi": "VI", "map": "MAP"}
 NONE = "\N{EN DASH}"
-PRECISIONS = ("constant", "robust", "truncated")
+GIBBS, GIBBS_ROBUST, SIDE, SIDE_ROBUST = (
+    f"gibbs-{model}"
+    for model in ("no-side-constant", "no-side-robust", "side-constant", "side-robust")
+)
+CONSTANT, ROBUST, TRUNCATED = (f"vi-no-side-{p}" for p in ("constant", "robust", "truncated"))
+DEFAULT, PRINTED = "vi-default-no-side-constant", "vi-printed-no-side-robust"
+MAXIMUM = "map-no-side-constant"
 
 
 class Reader:
@@ -29,54 +41,52 @@ class Reader:
 
     @property
     def data(self) -> str:
-        """The name of the data."""
+        """The name of the data set."""
         return str(self.study["data"])
 
     @property
     def labels(self) -> list[str]:
-        """Of the bins of user frequency."""
+        """The labels of the bins of user frequency."""
         return [str(label) for label in self.study["bin_labels"]]
 
     def has(self, *names: str) -> bool:
-        """Whether all these runs are done, on the first split."""
+        """Whether all these runs are done on the first split."""
         return all(self.results.has(0, name) for name in names)
 
     def __call__(self, name: str, split: int = 0) -> Result:
-        """What a run left."""
+        """The result of a run."""
         if (split, name) not in self._read:
             self._read[split, name] = self.results[split, name]
         return self._read[split, name]
 
     @cached_property
     def common(self) -> list[int]:
-        """The splits that every run has which has more than the first: others would compare
-        different things.
-        """
+        """The splits that all runs of the tables have, so that the same things are compared."""
         names = [f"{i}-{f}-{p}" for i in INFERENCES for f in FEATURES for p in PRECISIONS]
         names += [f"gibbs-both-sides-{p}" for p in PRECISIONS]
         return self.shared(*(name for name in names if self.has(name)))
 
     def over_splits(self, name: str, key: str = "rmse") -> Array:
-        """A number of a run, on every split that all have."""
+        """A fact of a run on each of the splits in ``common``."""
         return np.array([self(name, split)[key] for split in self.common], float)
 
     def mean(self, name: str, key: str = "rmse") -> float:
-        """The same, averaged."""
+        """A fact of a run, averaged over the splits in ``common``."""
         return float(self.over_splits(name, key).mean())
 
     @cached_property
     def bin_of_user(self) -> NDArray[np.int64]:
-        """By their ratings in all."""
-        totals = self("users").array("user ratings")
+        """The bin of every user, by the number of their ratings."""
+        totals = self("users").array("user_ratings")
         return np.searchsorted(np.array(self.study["bins"], np.int64), totals, side="left")
 
     def squares(self, name: str, splits: Sequence[int]) -> Array:
-        """Each user's squared errors, summed over splits."""
-        each = [self(name, split).array("user squares") for split in splits]
+        """The sum of each user's squared errors over some splits."""
+        each = [self(name, split).array("user_squares") for split in splits]
         return np.asarray(np.sum(each, axis=0), float)
 
     def change(self, before: str, after: str, bin_: int | None = None) -> Change:
-        """By how much the error falls from one run to another, for all users or those of a bin."""
+        """By how much the error falls from one run to another, for all users or for one bin."""
         splits = self.shared(before, after)
         chosen = slice(None) if bin_ is None else self.bin_of_user == bin_
         return paired_change(
@@ -89,16 +99,16 @@ class Reader:
         return sorted(set.intersection(*found)) if found else []
 
     def by_bin(self, name: str, splits: Sequence[int]) -> Array:
-        """RMSE by user frequency, of the ratings of all these splits together."""
-        count = np.sum([self(name, split).array("user count") for split in splits], axis=0)
+        """The RMSE by user frequency, over the ratings of all these splits together."""
+        count = np.sum([self(name, split).array("user_count") for split in splits], axis=0)
         bins = len(self.labels)
         total = np.bincount(self.bin_of_user, self.squares(name, splits), minlength=bins)
         with np.errstate(invalid="ignore"):
             return np.sqrt(total / np.bincount(self.bin_of_user, count, minlength=bins))
 
     def test_counts(self, splits: Sequence[int], name: str) -> NDArray[np.int64]:
-        """Test ratings by bin, over these splits."""
-        count = np.sum([self(name, split).array("user count") for split in splits], axis=0)
+        """The number of test ratings in each bin, over these splits."""
+        count = np.sum([self(name, split).array("user_count") for split in splits], axis=0)
         return np.bincount(self.bin_of_user, count, minlength=len(self.labels)).astype(np.int64)
 
 

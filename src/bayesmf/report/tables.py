@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bayesmf.choices import PRECISIONS
 from bayesmf.report import paper
 from bayesmf.report.page import Cell, Table
-from bayesmf.report.read import FEATURES, INFERENCES, NONE, PRECISIONS, Reader, number, title_of
-from bayesmf.study.specs import GIVEN, WIDTHS
+from bayesmf.report.read import FEATURES, INFERENCES, NONE, Array, Reader, number, title_of
+from bayesmf.study.specs import COLD, GIVEN, UNBOUNDED, WIDTHS
 
 FALLING = 0.001  # of RMSE
+HEADINGS_2 = (
+    "features",
+    "inference",
+    "precision",
+    "test RMSE",
+    "sd",
+    "lowest, at update",
+    "paper",
+    "difference",
+)
+DIFFERENCE_NOTE = (
+    "The difference is ours minus the paper's. For VI without side features, robust and truncated, "
+    "it is that of the lowest error, which is what the paper gives. A dash in the paper's column "
+    "means that the paper gives no value."
+)
 MAP_NOTE = (
-    "MAP is made from nine tenths of the training ratings, the rest says when to stop. It finds "
-    "precisions after the features, so its error is the same for all three; its intervals are not."
+    "MAP is fitted to nine tenths of the training ratings; the rest decides when it stops. It "
+    "finds precisions after the features, so its error is the same for all three and its intervals "
+    "are not."
 )
 VI_NOTE = (
     "VI starts from MAP by coordinates, with the MAP-driven prior. Its error is that after the "
-    "last update; the lowest on the way, chosen with the test ratings in view, stands apart."
+    "last update. The lowest error on the way has a column of its own, because it is chosen by the "
+    "test ratings."
 )
 
 
 def table_1(read: Reader) -> Table:
-    """The data, beside the paper's figures where it has this data set."""
+    """The counts of the data, beside the paper's where it has this data set."""
     summary = read.study["summary"]
     printed = paper.DATA.get(read.data)
     rows: list[list[Cell | str]] = []
@@ -48,19 +67,25 @@ def table_1(read: Reader) -> Table:
     notes = []
     if read.data == "ml-1m":
         notes = [
-            "The paper prints the two means of MovieLens the other way round; here they are put "
-            "right. It counts the 246 movie numbers that nobody rated as items, hence its least of "
-            "0 and its other quantiles."
+            "The paper prints the two means of MovieLens the other way round; here they are in "
+            "their places. It counts the 246 movie numbers that nobody rated as items, hence its "
+            "minimum of 0 and its other quantiles."
         ]
     if read.data == "epinions":
         notes = ["The file has 40,163 users with a rating; the paper counts 49,290."]
     headings = ["", read.data, *(["paper"] if printed else [])]
-    return Table("table-1", "Table 1. The data", "Before the split.", headings, rows, notes=notes)
+    return Table(
+        "table-1",
+        "Table 1. The data",
+        "All ratings, before the split.",
+        headings,
+        rows,
+        notes=notes,
+    )
 
 
 def table_2(read: Reader) -> Table:
-    """Overall test RMSE of every combination, beside the paper's."""
-    told = paper.OVERALL.get(read.data, {})
+    """The overall test RMSE of every combination, beside the paper's."""
     found = {}
     for features in FEATURES:
         for inference in INFERENCES:
@@ -69,45 +94,55 @@ def table_2(read: Reader) -> Table:
                 if read.has(name):
                     found[features, inference, precision] = read.over_splits(name)
     best = min((float(values.mean()) for values in found.values()), default=0.0)
-    rows: list[list[Cell | str]] = []
-    for (features, inference, precision), values in found.items():
-        lowest = NONE
-        mean = compared = float(values.mean())
-        if inference == "vi":
-            name = f"{inference}-{features}-{precision}"
-            least, at = read.mean(name, "least"), read.over_splits(name, "least_at")
-            lowest = f"{least:.4f} at {', '.join(f'{n:.0f}' for n in at)}"
-            if (features, inference, precision) in paper.LOWEST:
-                compared = least
-        printed = told.get((features, inference, precision))
-        rows.append([
-            FEATURES[features], INFERENCES[inference], precision,
-            Cell(number(mean), mean, "best" if mean == best else ""),
-            number(float(values.std(ddof=1)), 4) if len(values) > 1 else NONE,
-            lowest, number(printed), _difference(compared, printed),
-        ])  # fmt: skip
+    rows = [_row_of_table_2(read, *key, values, best) for key, values in found.items()]
     splits = len(next(iter(found.values()))) if found else 1
     notes = [VI_NOTE, MAP_NOTE]
-    falling = [title_of(f"gibbs-{f}-{p}") for f, i, p in found
-               if i == "gibbs" and _falling(read(f"gibbs-{f}-{p}").array("test rmse"))]  # fmt: skip
+    falling = [
+        title_of(f"gibbs-{f}-{p}")
+        for f, i, p in found
+        if i == "gibbs" and _falling(read(f"gibbs-{f}-{p}").array("test_rmse"))
+    ]
     if falling:
         notes.append(
-            f"Still falling by more than {FALLING} over the last quarter of the sweeps: "
+            f"These errors still fell by more than {FALLING} over the last quarter of the sweeps: "
             f"{'; '.join(falling)}."
         )
-    if told:
-        notes.append(
-            "The difference is ours less the paper's; for VI without side features, robust and "
-            "truncated, it is that of the lowest error, which is what the paper gives. A dash in "
-            "the paper's column: it gives no value."
-        )
+    if paper.OVERALL.get(read.data):
+        notes.append(DIFFERENCE_NOTE)
     over = "one split" if splits == 1 else f"mean and standard deviation over {splits} splits"
     return Table(
-        "table-2", "Table 2. Test RMSE of every model under every algorithm",
+        "table-2",
+        "Table 2. Test RMSE of every model under every algorithm",
         over.capitalize() + ".",
-        ["features", "inference", "precision", "test RMSE", "sd", "lowest, at update", "paper",
-         "difference"], rows, 3, notes,
-    )  # fmt: skip
+        HEADINGS_2,
+        rows,
+        3,
+        notes,
+    )
+
+
+def _row_of_table_2(
+    read: Reader, features: str, inference: str, precision: str, values: Array, best: float
+) -> list[Cell | str]:
+    lowest = NONE
+    mean = compared = float(values.mean())
+    if inference == "vi":
+        name = f"{inference}-{features}-{precision}"
+        least, at = read.mean(name, "least"), read.over_splits(name, "least_at")
+        lowest = f"{least:.4f} at {', '.join(f'{n:.0f}' for n in at)}"
+        if (features, inference, precision) in paper.LOWEST:
+            compared = least
+    printed = paper.OVERALL.get(read.data, {}).get((features, inference, precision))
+    return [
+        FEATURES[features],
+        INFERENCES[inference],
+        precision,
+        Cell(number(mean), mean, "best" if mean == best else ""),
+        number(float(values.std(ddof=1)), 4) if len(values) > 1 else NONE,
+        lowest,
+        number(printed),
+        _difference(compared, printed),
+    ]
 
 
 def _falling(curve: Any) -> bool:
@@ -122,7 +157,7 @@ def _difference(value: float, printed: float | None) -> Cell | str:
 
 
 def glance(read: Reader) -> Table:
-    """Table 2 with a column for each precision: ours, and the paper's in brackets."""
+    """Table 2 with a column for each precision: our error, and the paper's in brackets."""
     told = paper.OVERALL.get(read.data, {})
     rows: list[list[Cell | str]] = []
     for features in FEATURES:
@@ -135,14 +170,18 @@ def glance(read: Reader) -> Table:
                 row.append(Cell(f"{mean:.4f}{beside}", mean))
             rows.append(row)
     if read.has("gibbs-both-sides-constant", "gibbs-both-sides-robust"):
-        means = [read.mean(f"gibbs-both-sides-{precision}") for precision in PRECISIONS[:2]]
+        means = [read.mean(f"gibbs-both-sides-{precision}") for precision in UNBOUNDED]
         rows.append(["side, both sides", "Gibbs", *(Cell(f"{m:.4f}", m) for m in means), NONE])
     _mark_best(rows, 2)
-    note = "In brackets the paper's value, where it gives one." if told else ""
+    note = "The paper's value, where it gives one, is in brackets." if told else ""
     return Table(
-        "table-2-glance", "Table 2 at a glance", f"Test RMSE. {note}".strip(),
-        ["features", "inference", *PRECISIONS], rows, 2,
-    )  # fmt: skip
+        "table-2-glance",
+        "Table 2 at a glance",
+        f"Test RMSE. {note}".strip(),
+        ["features", "inference", *PRECISIONS],
+        rows,
+        2,
+    )
 
 
 def _mark_best(rows: list[list[Cell | str]], first: int) -> None:
@@ -158,61 +197,63 @@ def _mark_best(rows: list[list[Cell | str]], first: int) -> None:
 def change_table(
     read: Reader, id_: str, title: str, before: str, after: str, names: tuple[str, str]
 ) -> Table:
-    """Errors of two runs by user frequency, and the change between them."""
+    """The errors of two runs by user frequency, and the change between them."""
     splits = read.shared(before, after)
-    errors = [read.by_bin(before, splits), read.by_bin(after, splits)]
-    counts = read.test_counts(splits, before)
-    told = None
-    if not read.study.get("own bins"):
-        told = paper.by_frequency(
-            read.data, before.removeprefix("gibbs-"), after.removeprefix("gibbs-"), len(read.labels)
-        )
-    rows: list[list[Cell | str]] = []
-    for k, label in enumerate([*read.labels, "all"]):
-        whole = k == len(read.labels)
-        change = read.change(before, after, None if whole else k)
-        one, two = (
-            float(np.sqrt(read.squares(name, splits).sum() / counts.sum()) if whole else each[k])
-            for name, each in zip((before, after), errors, strict=True)
-        )
-        kind = {1: "good", -1: "bad", 0: "unsure"}[change.sign]
-        users = len(read.bin_of_user) if whole else int((read.bin_of_user == k).sum())
-        row: list[Cell | str] = [
-            label, f"{users:,}", f"{counts.sum() if whole else counts[k]:,}",
-            Cell(number(one), one, "best" if one < two else ""),
-            Cell(number(two), two, "best" if two < one else ""),
-            Cell(_signed(change.value), change.value, kind),
-            Cell(f"[{_signed(change.low)}, {_signed(change.high)}]", change.low),
-            {1: "lower", -1: "higher", 0: "cannot be told"}[change.sign],
-        ]  # fmt: skip
-        if told:
-            first, second = (float("nan"),) * 2 if whole else (told[0][k], told[1][k])
-            relative = f"{100 * (1 - second / first):+.2f}"
-            row += [number(first), number(second), NONE if whole else relative]
-        rows.append(row)
-    headings = ["ratings of the user", "users", "test ratings", names[0], names[1], "change, %",
-                "95 % interval", f"error with {names[1]}"]  # fmt: skip
-    if told:
-        headings += [f"paper, {names[0]}", f"paper, {names[1]}", "paper, %"]
+    first, second = (name.removeprefix("gibbs-") for name in (before, after))
+    printed = None
+    if not read.study.get("own_bins"):
+        printed = paper.by_frequency(read.data, first, second, len(read.labels))
+    rows = _change_rows(read, before, after, splits)
+    headings = ["ratings of the user", "users", "test ratings", *names]
+    headings += ["change, %", "95 % interval", f"error with {names[1]}"]
     notes = [
-        "The interval is a bootstrap of users, paired: both models are judged on the same users in "
-        "each of 2,000 draws. It knows nothing of how another chain or split would differ."
+        "The interval is a paired bootstrap of users: both models are judged on the same users in "
+        "each of 2,000 draws. It does not say how another chain or another split would differ."
     ]
-    if told:
-        first = before.removeprefix("gibbs-")
+    if printed:
+        headings += [f"paper, {names[0]}", f"paper, {names[1]}", "paper, %"]
+        for row, *told in zip(rows, *printed, strict=False):
+            row += [number(told[0]), number(told[1]), f"{100 * (1 - told[1] / told[0]):+.2f}"]
+        rows[-1] += [NONE] * 3
         features, precision = first.rsplit("-", 1)
         notes.append(
             "The paper's errors by bin do not make up its overall error: weighted by the shares of "
             f"test ratings that define the bins, its {names[0]} column gives "
             f"{paper.overall_of_bins(first):.3f}, where its Table 2 has "
             f"{paper.OVERALL[read.data][features, 'gibbs', precision]:.4f}. Its relative changes "
-            "can be compared, its levels cannot."
+            "can be compared; its levels cannot."
         )
-    over = "" if len(splits) == 1 else f" The ratings of {len(splits)} splits together."
-    return Table(
-        id_, title, f"Test RMSE under Gibbs sampling. A change above zero is a lower error.{over}",
-        headings, rows, 1, notes,
-    )  # fmt: skip
+    over = "" if len(splits) == 1 else f" The ratings of {len(splits)} splits are taken together."
+    caption = f"Test RMSE under Gibbs sampling. A change above zero is a lower error.{over}"
+    return Table(id_, title, caption, headings, rows, 1, notes)
+
+
+def _change_rows(
+    read: Reader, before: str, after: str, splits: Sequence[int]
+) -> list[list[Cell | str]]:
+    """A row for each bin of users, and one for all of them."""
+    counts, bins = read.test_counts(splits, before), len(read.labels)
+    errors = [read.by_bin(name, splits) for name in (before, after)]
+    overall = [np.sqrt(read.squares(name, splits).sum() / counts.sum()) for name in (before, after)]
+    rows: list[list[Cell | str]] = []
+    for k, label in enumerate([*read.labels, "all"]):
+        is_all = k == bins
+        change = read.change(before, after, None if is_all else k)
+        one, two = (float(value) for value in (overall if is_all else (e[k] for e in errors)))
+        kind = {1: "good", -1: "bad", 0: "unsure"}[change.sign]
+        users = len(read.bin_of_user) if is_all else int((read.bin_of_user == k).sum())
+        row: list[Cell | str] = [
+            label,
+            f"{users:,}",
+            f"{counts.sum() if is_all else counts[k]:,}",
+            Cell(number(one), one, "best" if one < two else ""),
+            Cell(number(two), two, "best" if two < one else ""),
+            Cell(_signed(change.value), change.value, kind),
+            Cell(f"[{_signed(change.low)}, {_signed(change.high)}]", change.low),
+            {1: "lower", -1: "higher", 0: "cannot be told"}[change.sign],
+        ]
+        rows.append(row)
+    return rows
 
 
 def _signed(value: float) -> str:
@@ -220,7 +261,7 @@ def _signed(value: float) -> str:
 
 
 def calibration(read: Reader, key: str, title: str, ideal: float | None) -> Table:
-    """One measure of the predictive distributions by user frequency, for every model."""
+    """One measure of the predictive distributions of every model, by user frequency."""
     rows: list[list[Cell | str]] = []
     for name, (features, inference, precision) in _models(read).items():
         facts = read(name).facts
@@ -230,15 +271,18 @@ def calibration(read: Reader, key: str, title: str, ideal: float | None) -> Tabl
             cells.append(Cell(text, value))
         rows.append(cells)
     caption = (
-        "The mean log density of a test rating; more is better."
+        "The mean log density of a test rating; larger is better."
         if ideal is None
-        else f"Per cent of test ratings inside an interval that promises {100 * ideal:.0f}."
+        else f"The per cent of test ratings inside intervals that should hold {100 * ideal:.0f} %."
     )
-    name = "log-score" if ideal is None else f"coverage-{ideal:g}".replace(".", "")
     return Table(
-        f"calibration-{name}", title, caption + " First split.",
-        ["features", "inference", "precision", "all", *read.labels], rows, 3,
-    )  # fmt: skip
+        f"calibration-{key.replace('_', '-')}",
+        title,
+        caption + " First split.",
+        ["features", "inference", "precision", "all", *read.labels],
+        rows,
+        3,
+    )
 
 
 def _percent(value: float | None) -> float | None:
@@ -252,13 +296,13 @@ def _models(read: Reader) -> dict[str, tuple[str, str, str]]:
         for inference, shown in INFERENCES.items()
         for precision in PRECISIONS
     }
-    for precision in ("constant", "robust"):
+    for precision in UNBOUNDED:
         found[f"gibbs-both-sides-{precision}"] = ("side, both sides", "Gibbs", precision)
     return {name: words for name, words in found.items() if read.has(name)}
 
 
 def bounds(read: Reader) -> Table:
-    """What the bounds of truncated precisions do, and which would be chosen without the test."""
+    """What the bounds of truncated precisions do, and which are chosen without the test ratings."""
     found = []
     for width in WIDTHS:
         suffix = "" if width == 2 else f"-{width:g}"
@@ -276,24 +320,30 @@ def bounds(read: Reader) -> Table:
         ]
         rows.append([f"{width:g}", *shown])
     return Table(
-        "bounds", "Choosing the bounds of truncated precisions",
-        "VI, no side, precisions between 1/n and n. The best of each column stands out.",
-        ["n", "lower bound", "validation RMSE", "test RMSE, last", "test RMSE, lowest"], rows, 1,
-        ["The validation error is that of a tenth of the training ratings, held out of a run of "
-         "its own, at its best update; the lower bound needs no ratings held out."],
-    )  # fmt: skip
+        "bounds",
+        "Choosing the bounds of truncated precisions",
+        "VI without side features, with precisions between 1/n and n. The best of each column "
+        "stands out.",
+        ["n", "lower bound", "validation RMSE", "test RMSE, last", "test RMSE, lowest"],
+        rows,
+        1,
+        [
+            "The validation error is that on a tenth of the training ratings, held out of a run of "
+            "its own, at its best update; the lower bound needs no held-out ratings."
+        ],
+    )
 
 
 def cold_start(read: Reader) -> Table | None:
-    """Errors of new users by how many of their ratings are known."""
+    """The errors of new users by how many of their ratings are known."""
     rows: list[list[Cell | str]] = []
     facts: dict[str, Any] = {}
-    for name in ("none", "no-side", "side", "both-sides"):
+    for name in COLD:
         facts = read(f"cold-start-{name}").facts
         if "skipped" in facts:
             return None
         told = FEATURES.get(name, "side, both sides, robust")
-        errors = [facts["rmse by given"][str(given)] for given in GIVEN]
+        errors = [facts["rmse_by_given"][str(given)] for given in GIVEN]
         rows.append([told, *(Cell(number(e), e) for e in errors)])
     for k in range(1, len(GIVEN) + 1):
         column = [[row[k]] for row in rows]
@@ -301,8 +351,11 @@ def cold_start(read: Reader) -> Table | None:
         for row, (cell,) in zip(rows, column, strict=True):
             row[k] = cell
     return Table(
-        "cold-start-table", "New users, folded in",
+        "cold-start-table",
+        "New users, folded in",
         f"Test RMSE of {facts['users']:,} users who were not in training, by how many of their "
-        f"ratings they are folded in from; {facts['test ratings']:,} test ratings, the same for "
-        "every column.", ["features", *(f"{given}" for given in GIVEN)], rows,
-    )  # fmt: skip
+        f"ratings they are folded in from; {facts['test_ratings']:,} test ratings, the same for "
+        "every column.",
+        ["features", *(f"{given}" for given in GIVEN)],
+        rows,
+    )

@@ -1,4 +1,4 @@
-"""One run, from its spec to what is written down of it. Nothing here touches a disk."""
+"""One run, from its spec to the facts and arrays of its result. Nothing here touches a disk."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from bayesmf.inference.target import Target
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data, State, to_arrays
+from bayesmf.model.data import Data
+from bayesmf.model.state import State, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.study.record import Arrays, Recorder, Tell
+from bayesmf.study.results import snake_case
 from bayesmf.study.specs import GIVEN, Run
 
 Outcome = tuple[dict[str, Any], Arrays]
@@ -34,7 +36,7 @@ COLD_USERS = 0.1  # of those with more than the most ratings given
 
 @dataclass(frozen=True)
 class Parts:
-    """The ratings of one split, and its bins."""
+    """The ratings of one split, and the bins of its test ratings."""
 
     whole: Ratings  # rare items included
     train: Ratings
@@ -43,14 +45,17 @@ class Parts:
     seed: int
 
     def held(self, fraction: float) -> tuple[Ratings, Ratings]:
-        """The same with a part of the training ratings as the test."""
+        """Hold out a part of the training ratings: what is left of them, and the part."""
         return carve(self.train, fraction, self.seed)
 
 
 def execute(
     run: Run, parts: Parts, start: State | None, penalty: float | None, tell: Tell
 ) -> Outcome:
-    """Facts for the result file, and arrays; ``start`` and ``penalty`` are those of other runs."""
+    """Do one run: return the facts of its result file, and its arrays.
+
+    ``start`` and ``penalty`` come from the other runs that it needs.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverfittingWarning)
         if run.kind == "map":
@@ -58,11 +63,11 @@ def execute(
         return EXECUTORS[run.kind](run, parts, start, tell)
 
 
-def _scored(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outcome:
-    """Scores, and each user's squared errors."""
+def _score(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outcome:
+    """Score Gaussian predictions, and sum each user's squared errors."""
     values = np.asarray(test.by_user.values, float)
     squares = np.bincount(test.by_user.row_index, (mean - values) ** 2, minlength=test.n_users)
-    arrays: Arrays = {"user squares": squares, "user count": test.by_user.counts}
+    arrays: Arrays = {"user_squares": squares, "user_count": test.by_user.counts}
     return scores(values, bins, mean, variance), arrays
 
 
@@ -73,20 +78,25 @@ def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
         parts.train, callbacks=[recorder]
     )
     moments = recorder.target.moments
-    facts, arrays = _scored(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
+    facts, arrays = _score(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
     noise = fit.traces["noise precision"]
-    facts["noise precision"] = {
+    facts["noise_precision"] = {
         "mean": float(noise[0, fit.burn_in :].mean()),
         "r_hat": r_hat(noise[:, fit.burn_in :]),
         "ess": effective_sample_size(noise[:, fit.burn_in :]),
     }
-    arrays.update(recorder.arrays(), **{"noise precision": noise[0]})
+    arrays.update(recorder.arrays(), noise_precision=noise[0])
     return facts, _with_precisions(run, fit.states[0], arrays)
+
+
+def _curves(fit: Any) -> Arrays:
+    """The traces of an algorithm under the names of the result file."""
+    return {snake_case(name): np.array(values) for name, values in fit.trace.items()}
 
 
 def _with_precisions(run: Run, state: State, arrays: Arrays) -> Arrays:
     if "precisions" in run.record:
-        arrays.update({"user precision": state.user.noise, "item precision": state.item.noise})
+        arrays.update(user_precision=state.user.alpha, item_precision=state.item.alpha)
     return arrays
 
 
@@ -105,20 +115,20 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     )
     target, q = recorder.target, fit.q
     covariances = q.covariances("user"), q.covariances("item")
-    variance = prediction_variance(fit.state, *covariances, target.user, target.item)
-    variance += noise_variance(fit.state, target.user, target.item)
+    variance = prediction_variance(fit.state, *covariances, target.cells.user, target.cells.item)
+    variance += noise_variance(fit.state, target.cells.user, target.cells.item)
     mean = target.predict(fit.state)
-    facts, arrays = _scored(test, bins, mean, variance)
+    facts, arrays = _score(test, bins, mean, variance)
     errors = fit.trace["test rmse"]
     facts.update(least=min(errors), least_at=errors.index(min(errors)) + 1, updates=fit.sweeps)
     facts["bound"] = fit.trace["bound"][-1]
-    arrays.update({name: np.array(values) for name, values in fit.trace.items()})
+    arrays.update(_curves(fit))
     arrays.update(recorder.arrays())
     if "variance" in run.record:
         own = unpack(q.covariances("user").total)
-        arrays["user variance"] = np.diagonal(own, axis1=1, axis2=2)[:, 1:].max(axis=1)
+        arrays["user_variance"] = np.diagonal(own, axis1=1, axis2=2)[:, 1:].max(axis=1)
     if isinstance(scale := fit.model.hyper.feature_scale, tuple):
-        facts["prior scale"] = {"least": min(scale), "most": max(scale)}
+        facts["prior_scale"] = {"least": min(scale), "most": max(scale)}
     return facts, _with_precisions(run, fit.state, arrays)
 
 
@@ -141,10 +151,10 @@ def _maximum(
         )
         state = fit.state
         facts.update(penalty=fit.penalty, sweeps=fit.sweeps)
-        arrays.update({name: np.array(values) for name, values in fit.trace.items()})
-    target = Target(test, data)
-    variance = noise_variance(state, target.user, target.item)
-    more, squares = _scored(test, bins, target.predict(state), variance)
+        arrays.update(_curves(fit))
+    target = Target(test, data, run.model)
+    variance = noise_variance(state, target.cells.user, target.cells.item)
+    more, squares = _score(test, bins, target.predict(state), variance)
     arrays.update(squares)
     if "state" in run.record:
         arrays.update({f"state.{name}": values for name, values in to_arrays(state).items()})
@@ -152,7 +162,7 @@ def _maximum(
 
 
 def _by_stage(tell: Tell) -> Callable[[Progress], None]:
-    """How far MAP is: it tries its penalties in turn, each a stage of its own."""
+    """A callback that tells how far MAP is: each penalty that it tries is a stage of its own."""
     stages: list[str] = []
 
     def show(progress: Progress) -> None:
@@ -165,7 +175,7 @@ def _by_stage(tell: Tell) -> Callable[[Progress], None]:
 
 
 def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
-    """Errors on new users by how many of their ratings are known."""
+    """Measure the errors on new users by how many of their ratings are known."""
     try:
         cut = cold_start(parts.whole, parts.seed, COLD_USERS, max(GIVEN))
     except DataError as reason:
@@ -180,25 +190,28 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
     keys = generator(parts.seed, 2).random_raw(len(cut.given))
     order = rank_within_user(cut.given, keys)
     facts: dict[str, Any] = {
-        "users": int((cut.given.by_user.counts > 0).sum()), "test ratings": len(cut.test),
-        "rmse by given": {},
-    }  # fmt: skip
-    arrays: Arrays = {"user count": cut.test.by_user.counts}
+        "users": int((cut.given.by_user.counts > 0).sum()),
+        "test_ratings": len(cut.test),
+        "rmse_by_given": {},
+    }
+    arrays: Arrays = {"user_count": cut.test.by_user.counts}
     for given in GIVEN:
         data = Data.of(cut.given.select(order < given), run.model, mean)
-        target = Target(cut.test, data)
+        target = Target(cut.test, data, run.model)
         total = np.zeros(len(cut.test))
         for number in range(len(fit.draws)):
             folded = fold_in(run.model, fit.draws[number], data, Draws(parts.seed, number + 1))
             total += target.predict(folded)
         error = total / len(fit.draws) - target.values
-        facts["rmse by given"][str(given)] = float(np.sqrt(np.mean(error**2)))
-        arrays[f"user squares, {given}"] = np.bincount(
-            target.user, error**2, minlength=cut.test.n_users
+        facts["rmse_by_given"][str(given)] = float(np.sqrt(np.mean(error**2)))
+        arrays[f"user_squares_{given}"] = np.bincount(
+            target.cells.user, error**2, minlength=cut.test.n_users
         )
     return facts, arrays
 
 
 EXECUTORS: dict[str, Callable[[Run, Parts, State | None, Tell], Outcome]] = {
-    "gibbs": _gibbs, "vi": _variational, "cold-start": _cold_start,
-}  # fmt: skip
+    "gibbs": _gibbs,
+    "vi": _variational,
+    "cold-start": _cold_start,
+}

@@ -1,4 +1,4 @@
-"""What is written down of a run: curves along the way, and errors at its end."""
+"""What is written down of a run while it goes on: a value of each curve after every sweep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.target import Target
-from bayesmf.model.state import Data, State
+from bayesmf.model.data import Data
+from bayesmf.model.state import State
 from bayesmf.study.specs import Run
 
 Array = NDArray[np.float64]
@@ -24,24 +25,24 @@ SCATTER_AT = 3  # the update after which the paper plots precisions against erro
 
 
 class Recorder:
-    """A callback: looks at the state after every sweep, and tells how far the run is."""
+    """A callback that records the state after every sweep, and tells how far the run is."""
 
     def __init__(
         self, run: Run, data: Data, train: Ratings, test: Ratings, bins: FrequencyBins, tell: Tell
     ) -> None:
         self.run, self.bins, self.tell = run, bins, tell
-        self.target = Target(test, data)
-        self.parts = {"train": Target(train, data), "test": self.target}
+        self.target = Target(test, data, run.model)
+        self.parts = {"train": Target(train, data, run.model), "test": self.target}
         self.averages = run.kind == "gibbs"
         self.curves: dict[str, list[Any]] = {}
         self.scatter: Arrays = {}
-        self.spread = (np.zeros((0, 0)), np.zeros((0, 0)))  # mean and squares of user features
+        self.user_moments = (np.zeros((0, 0)), np.zeros((0, 0)))  # mean and squares of features
         self.counted = 0
         counts = {"user": data.user.counts, "item": data.item.counts}
         self.traced = {side: _spaced(values) for side, values in counts.items()}
 
     def __call__(self, progress: Progress) -> None:
-        """After a sweep."""
+        """Record what is known after a sweep."""
         self.tell(progress.sweep / progress.sweeps)
         state = progress.state
         if state is None or progress.stage.startswith("MAP"):
@@ -49,64 +50,64 @@ class Recorder:
         kept = self.averages and progress.sweep > self.run.settings["burn_in"]
         rmse = self.target.take(state, kept)
         mean = self.target.moments.mean if kept else self.target.predict(state)
-        self._add("test rmse", rmse)
-        self._add("by bin", self.bins.rmse(mean - self.target.values))
+        self._add("test_rmse", rmse)
+        self._add("by_bin", self.bins.rmse(mean - self.target.values))
         if self.run.model.precision != "constant":
             for side in ("user", "item"):
-                noise = getattr(state, side).noise
-                self._add(f"{side} precision, quantiles", np.quantile(noise, QUANTILES))
-                self._add(f"{side} precision, traces", noise[self.traced[side]])
+                alpha = getattr(state, side).alpha
+                self._add(f"{side}_precision_quantiles", np.quantile(alpha, QUANTILES))
+                self._add(f"{side}_precision_traces", alpha[self.traced[side]])
         if "correlation" in self.run.record:
             self._correlate(state, progress.sweep)
         if "variance" in self.run.record and kept:
-            self._spread(state)
+            self._add_user_features(state)
 
     def _add(self, name: str, value: Any) -> None:
         self.curves.setdefault(name, []).append(np.array(value))
 
     def _correlate(self, state: State, sweep: int) -> None:
-        """-log precision against the log of the mean weighted squared error, by user and item."""
+        """Correlate -log precision with the log of the mean weighted squared error of each row."""
         for part, target in self.parts.items():
             squares = (target.predict(state) - target.values) ** 2
             weight = {
-                "user": state.tau * state.item.noise[target.item],
-                "item": state.tau * state.user.noise[target.user],
+                "user": state.tau * state.item.alpha[target.cells.item],
+                "item": state.tau * state.user.alpha[target.cells.user],
             }
-            for side, index in (("user", target.user), ("item", target.item)):
-                noise = getattr(state, side).noise
-                count = np.bincount(index, minlength=len(noise))
-                total = np.bincount(index, squares * weight[side], minlength=len(noise))
+            for side, index in (("user", target.cells.user), ("item", target.cells.item)):
+                alpha = getattr(state, side).alpha
+                count = np.bincount(index, minlength=len(alpha))
+                total = np.bincount(index, squares * weight[side], minlength=len(alpha))
                 seen = (count > 0) & (total > 0)
                 error = total[seen] / count[seen]
-                self._add(f"correlation, {side} {part}", log_correlation(noise[seen], error))
+                self._add(f"correlation_{side}_{part}", log_correlation(alpha[seen], error))
                 if sweep == SCATTER_AT:
-                    self.scatter[f"scatter, {side} {part}"] = np.array([noise[seen], error])
+                    self.scatter[f"scatter_{side}_{part}"] = np.array([alpha[seen], error])
 
-    def _spread(self, state: State) -> None:
+    def _add_user_features(self, state: State) -> None:
         x = state.user.x[:, 1 : state.user.size]
-        mean, squares = self.spread if self.counted else (np.zeros_like(x), np.zeros_like(x))
+        mean, squares = self.user_moments if self.counted else (np.zeros_like(x), np.zeros_like(x))
         self.counted += 1
         step = x - mean
         mean = mean + step / self.counted
-        self.spread = (mean, squares + step * (x - mean))
+        self.user_moments = (mean, squares + step * (x - mean))
 
     def arrays(self) -> Arrays:
-        """Every curve, (sweep, ...)."""
+        """Return every curve; the first axis is the sweep."""
         out: Arrays = {name: np.array(values) for name, values in self.curves.items()}
         if self.counted > 1:
-            out["user variance"] = (self.spread[1] / (self.counted - 1)).max(axis=1)
+            out["user_variance"] = (self.user_moments[1] / (self.counted - 1)).max(axis=1)
         return {**out, **self.scatter}
 
 
-def log_correlation(noise: Array, error: Array) -> float:
-    """Of minus log precision and log error; nothing where one of them does not vary."""
-    x, y = -np.log(noise), np.log(error)
+def log_correlation(precision: Array, error: Array) -> float:
+    """Correlate minus log precision and log error; NaN where one of them does not vary."""
+    x, y = -np.log(precision), np.log(error)
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(np.corrcoef(x, y)[0, 1])
 
 
 def _spaced(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A few rows, from the rarest to the most frequent."""
+    """A few rows, evenly spaced from the rarest to the most frequent."""
     order = np.argsort(counts, kind="stable")
     return np.asarray(order[np.linspace(0, len(order) - 1, min(TRACED, len(order))).astype(int)])

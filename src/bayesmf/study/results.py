@@ -1,8 +1,9 @@
-"""A results folder: one JSON file and one npz file a run, each written once and whole."""
+"""A results folder: one JSON file and one npz file for each run, written once and as a whole."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,13 @@ from bayesmf.data.io.atomic import to_json, whole_file, whole_folder
 from bayesmf.errors import DataError
 from bayesmf.model.state import State, from_arrays
 
-FORMAT = 1
+FORMAT = 2
 STUDY, RESULT, ARRAYS, TIMES = "study.json", "result.json", "arrays.npz", "times.jsonl"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one run left."""
+    """The facts and arrays that one run left."""
 
     facts: dict[str, Any]
     path: Path
@@ -30,7 +31,7 @@ class Result:
         return self.facts[name]
 
     def array(self, name: str) -> NDArray[Any]:
-        """A curve, or values by user or item."""
+        """Read an array: a curve, or values by user or item."""
         with np.load(self.path / ARRAYS, allow_pickle=False) as arrays:
             return np.asarray(arrays[name])
 
@@ -43,25 +44,29 @@ class Results:
 
     @classmethod
     def open(cls, folder: Path) -> Results:
-        """A folder that a study wrote, or one sentence why it is none."""
+        """Open a folder that a study wrote; any other folder is a ``DataError``."""
         results = cls(folder)
         if not (folder / STUDY).is_file():
             raise DataError(
-                f"{folder}: no {STUDY} in it; name the folder of a study (bayesmf study ... --out)"
+                f"{folder}: there is no {STUDY} in it; name the folder of a study, which is the "
+                "--out of bayesmf study"
             )
         _ = results.study
         return results
 
     @property
     def study(self) -> dict[str, Any]:
-        """What was studied, and how."""
+        """The facts of the whole study: its data, options and lengths."""
         path = self.folder / STUDY
         try:
             facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read ({error}); run the study anew") from error
+            raise DataError(f"{path}: cannot be read ({error}); run the study again") from error
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-            raise DataError(f"{path}: of another version; run the study anew")
+            raise DataError(
+                f"{path} was written by another version of bayesmf; run the study again in a new "
+                "folder"
+            )
         return facts
 
     def begin(self, facts: dict[str, Any]) -> None:
@@ -80,7 +85,7 @@ class Results:
     def write(
         self, split: int, name: str, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]
     ) -> None:
-        """Keep what a run left; the folder appears with everything in it."""
+        """Write what a run left; its folder appears with everything in it."""
         with whole_folder(self.place(split, name)) as made:
             np.savez_compressed(made / ARRAYS, allow_pickle=False, **arrays)
             (made / RESULT).write_text(_json(facts), encoding="utf-8")
@@ -93,25 +98,30 @@ class Results:
             raise DataError(
                 f"{place}: cannot be read ({error}); delete it and run the study with --resume"
             ) from error
-        return Result(_with_new_names(facts), place)
+        return Result(facts, place)
 
     def state(self, split: int, name: str) -> State:
-        """Where other runs begin."""
+        """Read the state of a run, where other runs begin."""
         with np.load(self.place(split, name) / ARRAYS, allow_pickle=False) as arrays:
-            return from_arrays({key.removeprefix("state."): arrays[key] for key in arrays.files
-                                if key.startswith("state.")})  # fmt: skip
+            return from_arrays(
+                {
+                    key.removeprefix("state."): arrays[key]
+                    for key in arrays.files
+                    if key.startswith("state.")
+                }
+            )
 
     def splits(self, name: str) -> Iterator[int]:
-        """The splits for which a run is done."""
+        """The numbers of the splits for which a run is done."""
         return (k for k in range(int(self.study["splits"])) if self.has(k, name))
 
     def add_time(self, facts: dict[str, Any]) -> None:
-        """Times differ from one study to the next, so they stand apart from the results."""
+        """Write down times, which differ from one study to the next, apart from the results."""
         with (self.folder / TIMES).open("a", encoding="utf-8") as file:
             file.write(json.dumps(facts, sort_keys=True) + "\n")
 
     def times(self) -> list[dict[str, Any]]:
-        """Seconds of the runs, in the order they were done."""
+        """Read the times of the runs, in the order in which they were done."""
         path = self.folder / TIMES
         if not path.is_file():
             return []
@@ -124,15 +134,9 @@ class Results:
         return found
 
 
-EARLIER = {"by bin": "by_bin", "log score": "log_score", "coverage 0.5": "coverage_50",
-           "coverage 0.8": "coverage_80", "coverage 0.95": "coverage_95"}  # fmt: skip
-"""What keys were called in studies that are still read."""
-
-
-def _with_new_names(facts: Any) -> Any:
-    if not isinstance(facts, dict):
-        return facts
-    return {EARLIER.get(name, name): _with_new_names(fact) for name, fact in facts.items()}
+def snake_case(name: str) -> str:
+    """The key of a trace in a result: "user precision, least" is user_precision_least."""
+    return re.sub(r"\W+", "_", name)
 
 
 def _json(facts: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Runs a study: every run once, several at a time, going on where an earlier one was killed."""
+"""Does a study: every run once, several at a time, continuing where an earlier one was killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Task = tuple[int, Run]
 
 @dataclass(frozen=True)
 class Event:
-    """What a study tells while it runs."""
+    """What a study tells while it goes on."""
 
     kind: str  # "plan", "begin", "progress", "end"
     done: float  # cost done so far, of all
@@ -60,14 +60,14 @@ class Study:
     command: str = ""  # that asked for it, without --out, --only and --splits
 
     def command_of(self, split: int, run: Run) -> str:
-        """What makes one result again."""
+        """The command that makes one result again."""
         base = self.command or f"bayesmf study {self.data} --seed {self.seed}"
         splits = f" --splits {split + 1}" if split else ""
         return f"{base}{splits} --only {run.name}"
 
     @property
     def lengths(self) -> Lengths:
-        """How long things run."""
+        """How long the runs are."""
         return Lengths.of(self.data, self.quick, self.rank)
 
     @property
@@ -87,7 +87,7 @@ class Study:
         ]
 
     def run(self, tell: Callable[[Event], None] = lambda event: None) -> Results:
-        """Do what is not done yet; the results are the same however often this was stopped."""
+        """Do the runs that are not done yet; a study may be stopped and resumed at any time."""
         tasks = self.tasks()
         if self.splits < 1:
             raise DataError(f"splits={self.splits}: choose 1 or more")
@@ -99,8 +99,13 @@ class Study:
             if missing:
                 began = time.perf_counter()
                 _Pool(self, results, tasks, missing, tell).work()
-                results.add_time({"runs": len(missing), "cores": os.cpu_count(),
-                                  "wall": round(time.perf_counter() - began, 2)})  # fmt: skip
+                results.add_time(
+                    {
+                        "runs": len(missing),
+                        "cores": os.cpu_count(),
+                        "wall": round(time.perf_counter() - began, 2),
+                    }
+                )
         return results
 
     def _begin(self, results: Results) -> None:
@@ -121,14 +126,14 @@ class Study:
             "splits": self.splits,
             "lengths": asdict(self.lengths),
             "bins": list(uppers),
-            "own bins": bool(self.bins),
+            "own_bins": bool(self.bins),
             "bin_labels": FrequencyBins(uppers, bins.totals).labels,
             "split": cut.describe(),
         }
         if (self.out / "study.json").exists():
             if not self.resume:
                 raise DataError(
-                    f"{self.out} holds a study already; go on with it by --resume, or choose "
+                    f"{self.out} holds a study already; continue it with --resume, or choose "
                     "another folder"
                 )
             before = results.study
@@ -143,8 +148,11 @@ class Study:
             raise DataError(f"{self.out} holds other files; choose another folder")
         results.begin(facts)
         if not results.has(0, "users"):
-            train = {"user ratings": totals, "user train": cut.train.by_user.counts,
-                     "item train": cut.train.by_item.counts}  # fmt: skip
+            train = {
+                "user_ratings": totals,
+                "user_train": cut.train.by_user.counts,
+                "item_train": cut.train.by_item.counts,
+            }
             results.write(0, "users", {}, train)
 
 
@@ -154,18 +162,22 @@ def _short(value: Any) -> str:
 
 
 def _sweep_away(folder: Path) -> None:
-    """Half-written folders of a study that was killed."""
+    """Delete the half-written folders of a study that was killed."""
     for left in folder.glob("split-*/.*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 class _Pool:
-    """Hands runs to processes, those that others begin from first, then the longest."""
+    """Hands runs to processes: first the runs that others need, then the longest."""
 
     def __init__(
-        self, study: Study, results: Results, tasks: list[Task], missing: list[Task],
+        self,
+        study: Study,
+        results: Results,
+        tasks: list[Task],
+        missing: list[Task],
         tell: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.study, self.results, self.tell = study, results, tell
         self.began = time.perf_counter()
         self.all = len(tasks)
@@ -179,7 +191,7 @@ class _Pool:
         self.shares: dict[tuple[int, str], float] = {}
 
     def work(self) -> None:
-        """Until nothing is left to do."""
+        """Work until nothing is left to do."""
         self._say("plan")
         context = multiprocessing.get_context("spawn")
         queue = context.SimpleQueue()
@@ -197,8 +209,8 @@ class _Pool:
                 self._say("progress")
         except BrokenProcessPool as error:
             raise DataError(
-                "a run was killed by the system, probably for want of memory; go on with --resume "
-                "--workers 1"
+                "a run was killed by the system, probably for want of memory; continue with "
+                "--resume --workers 1"
             ) from error
         finally:
             processes = list((pool._processes or {}).values())
@@ -225,24 +237,34 @@ class _Pool:
         rmse, seconds = future.result()
         self.shares.pop((split, run.name), None)
         self.done += run.cost
-        self.results.add_time({"split": split, "run": run.name, "seconds": round(seconds, 2),
-                               "cost": run.cost})  # fmt: skip
+        self.results.add_time(
+            {"split": split, "run": run.name, "seconds": round(seconds, 2), "cost": run.cost}
+        )
         self._say("end", run.name, rmse)
 
     def _say(self, kind: str, name: str = "", rmse: float | None = None) -> None:
         tasks = self.running.values()
         part = sum(self.shares.get((s, r.name), 0.0) * r.cost for s, r in tasks)
         ended = self.all - len(self.waiting) - len(self.running)
-        self.tell(Event(kind, self.done + part, self.total, time.perf_counter() - self.began,
-                        tuple(run.name for _, run in tasks), name, rmse,
-                        (ended, self.all)))  # fmt: skip
+        self.tell(
+            Event(
+                kind,
+                self.done + part,
+                self.total,
+                time.perf_counter() - self.began,
+                tuple(run.name for _, run in tasks),
+                name,
+                rmse,
+                (ended, self.all),
+            )
+        )
 
 
 _here: dict[str, Any] = {}  # what a worker process keeps between runs
 
 
 def _prepare(study: Study, queue: Any, parent: int) -> None:
-    """Once in every worker: it is stopped by its parent alone, and does not outlive it."""
+    """Prepare a worker process: its parent alone stops it, and it does not outlive its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -270,7 +292,7 @@ def _parts(study: Study, split: int) -> Parts:
 
 
 def _work(split: int, run: Run) -> tuple[float | None, float]:
-    """In a worker: one run, and its file."""
+    """Do one run in a worker process, and write its result."""
     study: Study = _here["study"]
     results = Results(study.out)
     began = time.perf_counter()
@@ -286,7 +308,12 @@ def _work(split: int, run: Run) -> tuple[float | None, float]:
     start = results.state(split, run.start) if run.start else None
     penalty = results[split, run.penalty_of]["penalty"] if run.penalty_of else None
     facts, arrays = execute(run, parts, start, penalty, tell)
-    facts.update(run=run.describe(), seed=parts.seed, version=bayesmf.__version__,
-                 data=parts.whole.fingerprint(), command=study.command_of(split, run))  # fmt: skip
+    facts.update(
+        run=run.describe(),
+        seed=parts.seed,
+        version=bayesmf.__version__,
+        data=parts.whole.fingerprint(),
+        command=study.command_of(split, run),
+    )
     results.write(split, run.name, facts, arrays)
     return facts.get("rmse"), time.perf_counter() - began

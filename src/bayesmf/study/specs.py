@@ -1,27 +1,27 @@
-"""What is run: the paper's experiments, and those beyond it, as data."""
+"""What a study runs: the paper's experiments, and those beyond it, as data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from bayesmf.choices import FEATURES, PRECISIONS, Features, Inference, Precision
 from bayesmf.errors import DataError
-from bayesmf.model.spec import Features, Model, Precision
+from bayesmf.model.designs import RatedSet
+from bayesmf.model.spec import Model
 
-Kind = Literal["gibbs", "vi", "map", "cold-start"]
-FEATURES: dict[str, Features] = {
-    "none": "none", "no-side": "user-item", "side": "side", "side-only": "side-only",
-}  # fmt: skip
-PRECISIONS: tuple[Precision, ...] = ("constant", "robust", "truncated")
+Kind = Inference | Literal["cold-start"]
+UNBOUNDED: tuple[Precision, ...] = ("constant", "robust")
 WIDTHS = (1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)  # n of the bounds 1/n and n
 HELD = 0.1  # of the training ratings, where something is chosen by validation
 GIVEN = (0, 1, 2, 5, 10, 20)  # ratings known of a new user
+COLD: tuple[Features | Literal["both-sides"], ...] = ("none", "no-side", "side", "both-sides")
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long things run."""
+    """How long the runs of a study are, and how large their models."""
 
     rank: int = 20
     sweeps: int = 400
@@ -34,7 +34,7 @@ class Lengths:
 
     @classmethod
     def of(cls, data: str, quick: bool, rank: int = 20) -> Lengths:
-        """For a data set; Epinions has eighteen times the rows of MovieLens 1M."""
+        """The lengths for a data set; Epinions has eighteen times the rows of MovieLens 1M."""
         if quick:
             return cls(rank, 60, 10, 15, 200, 60, 20, 40)
         if data == "epinions":
@@ -49,6 +49,7 @@ class Run:
     name: str
     kind: Kind
     model: Model
+    features: Features | Literal["both-sides"]
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm
     start: str = ""  # the run whose state this one begins from
     penalty_of: str = ""  # the run whose penalty it takes
@@ -56,87 +57,113 @@ class Run:
     record: frozenset[str] = frozenset()  # "state", "precisions", "correlation", "variance"
 
     def describe(self) -> dict[str, Any]:
-        """For its result file."""
-        return {**asdict(self), "settings": dict(self.settings), "record": sorted(self.record)}
+        """Describe the run for its result file."""
+        changed = {
+            "model": self.model.to_dict(),
+            "settings": dict(self.settings),
+            "record": sorted(self.record),
+        }
+        return {**vars(self), **changed}
 
     @property
     def needs(self) -> list[str]:
-        """The runs that must be done before."""
+        """The names of the runs that must be done before this one."""
         return [name for name in (self.start, self.penalty_of) if name]
 
     @property
     def cost(self) -> float:
-        """Its time, roughly, where a Gibbs sweep without side features is 1."""
-        features = self.model.features
-        both = self.model.side_of == "both"
+        """Roughly its time, where a Gibbs sweep without rated-set features is 1."""
+        truncated = self.model.precision == "truncated"
         if self.kind == "map":
             if "method" not in self.settings:
                 return 5.0  # precisions only
             if self.settings["method"] == "coordinate":
-                return {"none": 10.0, "user-item": 250.0, "side": 800.0, "side-only": 400.0}[
-                    features
-                ]
-            sizes = {"none": 0.01, "user-item": 0.3, "side": 0.45, "side-only": 0.5}
-            return float(sizes[features] * self.settings["sweeps"])
+                return COSTS["coordinate"][self.features]
+            return COSTS["momentum"][self.features] * float(self.settings["sweeps"])
         if self.kind == "vi":
-            sizes = {"none": 1.0, "user-item": 6.0, "side": 14.0, "side-only": 13.0}
-            slow = 80.0 if self.model.precision == "truncated" else 0.0
-            return float(sizes[features] * self.settings["updates"] + slow)
-        sizes = {"none": 0.3, "user-item": 1.0, "side": 1.7 if both else 1.35, "side-only": 12.0}
-        slow = 1.5 if self.model.precision == "truncated" and features != "side-only" else 1.0
+            cost = COSTS["vi"][self.features] * float(self.settings["sweeps"])
+            return cost + (80.0 if truncated else 0.0)
+        slow = 1.5 if truncated and self.features != "side-only" else 1.0
         folding = 1.8 if self.kind == "cold-start" else 1.0
-        return float(sizes[features] * slow * folding * self.settings["sweeps"])
+        return COSTS["gibbs"][self.features] * slow * folding * float(self.settings["sweeps"])
 
 
-def model_of(features: str, precision: Precision, lengths: Lengths, width: float = 2.0) -> Model:
-    """A member of the paper's family."""
-    return Model(lengths.rank, FEATURES[features], precision=precision, bounds=(1 / width, width))
+COSTS = {  # of one sweep; of a whole run by coordinates
+    "gibbs": {"none": 0.3, "no-side": 1.0, "side": 1.35, "side-only": 12.0, "both-sides": 1.7},
+    "vi": {"none": 1.0, "no-side": 6.0, "side": 14.0, "side-only": 13.0},
+    "momentum": {"none": 0.01, "no-side": 0.3, "side": 0.45, "side-only": 0.5},
+    "coordinate": {"none": 10.0, "no-side": 250.0, "side": 800.0, "side-only": 400.0},
+}
 
 
-def gibbs(features: str, precision: Precision, lengths: Lengths) -> Run:
-    """Sampling; the variances of features are written down where the paper plots them."""
+def paper_model(
+    features: Features, precision: Precision, lengths: Lengths, width: float = 2.0
+) -> Model:
+    """A model of the paper's; ``width`` is n of the bounds 1/n and n of truncated precisions."""
+    return Model.paper(features, precision, lengths.rank, bounds=(1 / width, width))
+
+
+def gibbs(features: Features, precision: Precision, lengths: Lengths) -> Run:
+    """A run of Gibbs sampling; the features' variances are kept where the paper plots them."""
     record = {"precisions"} if precision != "constant" else set()
     if (features, precision) == ("no-side", "constant"):
         record.add("variance")
     sweeps = lengths.side_only if features == "side-only" else lengths.sweeps
     return Run(
-        f"gibbs-{features}-{precision}", "gibbs", model_of(features, precision, lengths),
-        {"sweeps": sweeps, "burn_in": lengths.burn_in}, record=frozenset(record),
-    )  # fmt: skip
+        f"gibbs-{features}-{precision}",
+        "gibbs",
+        paper_model(features, precision, lengths),
+        features,
+        {"sweeps": sweeps, "burn_in": lengths.burn_in},
+        record=frozenset(record),
+    )
 
 
 def both_sides_model(precision: Precision, lengths: Lengths) -> Model:
-    """Side features of users and items, p = 1/2, bias as a feature; the paper's priors."""
-    return Model(lengths.rank, "side", "both", 0.5, precision, bias="joint")
+    """Rated-set features of users and items, p = 1/2, and a joint bias, with the paper's priors."""
+    designs = (RatedSet(0.5),)
+    return Model.paper(
+        "side", precision, lengths.rank, user_designs=designs, item_designs=designs, bias="joint"
+    )
 
 
 def both_sides(precision: Precision, lengths: Lengths) -> Run:
-    """Sampling of the model with side features of both."""
+    """A run of Gibbs sampling of the model with rated-set features of both sides."""
     model = both_sides_model(precision, lengths)
     settings = {"sweeps": lengths.sweeps, "burn_in": lengths.burn_in}
-    return Run(f"gibbs-both-sides-{precision}", "gibbs", model, settings)
+    return Run(f"gibbs-both-sides-{precision}", "gibbs", model, "both-sides", settings)
 
 
-def start(features: str, lengths: Lengths, validation: float = 0.0) -> Run:
-    """Where variational inference begins: MAP by coordinates, the energy being the paper's.
+def start(features: Features, lengths: Lengths, validation: float = 0.0) -> Run:
+    """The run at whose end variational inference begins: MAP by coordinates.
 
-    So the penalty that the paper's descent has chosen is the right one here, too.
+    It minimises the paper's energy, so the penalty that the paper's descent chose is right for it.
     """
     return Run(
-        f"start-{'validation-' if validation else ''}{features}", "map",
-        model_of(features, "constant", lengths), {"method": "coordinate"},
-        penalty_of=descent(features, "constant", lengths).name, validation=validation,
+        f"start-{'validation-' if validation else ''}{features}",
+        "map",
+        paper_model(features, "constant", lengths),
+        features,
+        {"method": "coordinate"},
+        penalty_of=descent(features, "constant", lengths).name,
+        validation=validation,
         record=frozenset({"state"}),
-    )  # fmt: skip
+    )
 
 
 def vi(
-    features: str, precision: Precision, lengths: Lengths, *, prior: str = "map-driven",
-    printed: bool = False, width: float = 2.0, validation: float = 0.0,
-) -> Run:  # fmt: skip
-    """Variational inference, from MAP by coordinates."""
+    features: Features,
+    precision: Precision,
+    lengths: Lengths,
+    *,
+    prior: str = "map-driven",
+    printed: bool = False,
+    width: float = 2.0,
+    validation: float = 0.0,
+) -> Run:
+    """A run of variational inference from MAP by coordinates; ``printed``: as the paper has it."""
     name = "vi"
-    settings: dict[str, Any] = {"updates": lengths.updates, "tolerance": 0.0, "prior": prior}
+    settings: dict[str, Any] = {"sweeps": lengths.updates, "tolerance": 0.0, "prior": prior}
     record = set()
     if printed:
         name, settings["moments"] = "vi-printed", "first"
@@ -153,29 +180,40 @@ def vi(
         record.add("variance")
     name = f"{name}-{features}-{precision}" + (f"-{width:g}" if width != 2 else "")
     return Run(
-        name, "vi", model_of(features, precision, lengths, width), settings,
-        start(features, lengths, validation).name, validation=validation,
+        name,
+        "vi",
+        paper_model(features, precision, lengths, width),
+        features,
+        settings,
+        start(features, lengths, validation).name,
+        validation=validation,
         record=frozenset(record),
-    )  # fmt: skip
+    )
 
 
-def descent(features: str, precision: Precision, lengths: Lengths) -> Run:
-    """The paper's MAP, stopped by validation; only the run with constant precisions makes features.
+def descent(features: Features, precision: Precision, lengths: Lengths) -> Run:
+    """A run of the paper's MAP by gradient descent, stopped by validation.
 
-    Precisions come after the features, so the others begin where that one ended.
+    Only the run with constant precisions finds features. The others begin where it ended, because
+    the paper finds precisions after the features.
     """
-    model = model_of(features, precision, lengths)
+    model = paper_model(features, precision, lengths)
     name = f"map-{features}-{precision}"
     if precision != "constant":
-        return Run(name, "map", model, {}, f"map-{features}-constant", validation=HELD)
+        return Run(name, "map", model, features, {}, f"map-{features}-constant", validation=HELD)
     settings = {"method": "momentum", "sweeps": lengths.descent}
-    return Run(name, "map", model, settings, validation=HELD, record=frozenset({"state"}))
+    return Run(name, "map", model, features, settings, validation=HELD, record=frozenset({"state"}))
 
 
-def cold_start(name: str, model: Model, lengths: Lengths) -> Run:
-    """Sampling without a tenth of the users, who are then folded in from a few ratings."""
+def cold_start(features: Features | Literal["both-sides"], lengths: Lengths) -> Run:
+    """A run of Gibbs sampling without a tenth of the users, who are folded in from few ratings."""
     settings = {"sweeps": lengths.cold, "burn_in": lengths.burn_in, "keep": lengths.keep}
-    return Run(f"cold-start-{name}", "cold-start", model, settings)
+    model = (
+        both_sides_model("robust", lengths)
+        if features == "both-sides"
+        else paper_model(features, "constant", lengths)
+    )
+    return Run(f"cold-start-{features}", "cold-start", model, features, settings)
 
 
 def _table_2(lengths: Lengths) -> list[Run]:
@@ -188,8 +226,9 @@ def _table_2(lengths: Lengths) -> list[Run]:
 
 
 def _widths(lengths: Lengths, validation: float = 0.0) -> list[Run]:
-    return [vi("no-side", "truncated", lengths, width=width, validation=validation)
-            for width in WIDTHS]  # fmt: skip
+    return [
+        vi("no-side", "truncated", lengths, width=width, validation=validation) for width in WIDTHS
+    ]
 
 
 def _no_side_vi(lengths: Lengths) -> list[Run]:
@@ -205,13 +244,7 @@ def _both(lengths: Lengths) -> list[Run]:
 
 
 def _cold_start(lengths: Lengths) -> list[Run]:
-    models = {
-        "none": model_of("none", "constant", lengths),
-        "no-side": model_of("no-side", "constant", lengths),
-        "side": model_of("side", "constant", lengths),
-        "both-sides": both_sides_model("robust", lengths),
-    }
-    return [cold_start(name, model, lengths) for name, model in models.items()]
+    return [cold_start(features, lengths) for features in COLD]
 
 
 def _bounds(lengths: Lengths) -> list[Run]:
@@ -223,25 +256,30 @@ Maker = Callable[[Lengths], list[Run]]
 EXPERIMENTS: dict[str, Maker] = {
     "table-1": lambda lengths: [],
     "table-2": _table_2,
-    "table-3": lambda lengths: [gibbs("side", p, lengths) for p in PRECISIONS[:2]],
+    "table-3": lambda lengths: [gibbs("side", p, lengths) for p in UNBOUNDED],
     "table-4": lambda lengths: [gibbs(f, "constant", lengths) for f in ("no-side", "side")],
     "fig-2": lambda lengths: [
-        vi("no-side", "constant", lengths, prior="default"), *_no_side_vi(lengths)[:2],
+        vi("no-side", "constant", lengths, prior="default"),
+        *_no_side_vi(lengths)[:2],
     ],
     "fig-3": lambda lengths: [
-        gibbs("no-side", "constant", lengths), vi("no-side", "constant", lengths),
+        gibbs("no-side", "constant", lengths),
+        vi("no-side", "constant", lengths),
         descent("no-side", "constant", lengths),
     ],
     "fig-4": lambda lengths: [
-        gibbs("no-side", "robust", lengths), vi("no-side", "robust", lengths),
+        gibbs("no-side", "robust", lengths),
+        vi("no-side", "robust", lengths),
         vi("no-side", "robust", lengths, printed=True),
     ],
     "fig-5": lambda lengths: [*_no_side_vi(lengths), *_widths(lengths)],
     "fig-6": lambda lengths: [
-        vi("no-side", "robust", lengths), vi("no-side", "robust", lengths, printed=True),
+        vi("no-side", "robust", lengths),
+        vi("no-side", "robust", lengths, printed=True),
     ],
     "fig-7": lambda lengths: [
-        gibbs("no-side", "constant", lengths), *(gibbs("side", p, lengths) for p in PRECISIONS[:2]),
+        gibbs("no-side", "constant", lengths),
+        *(gibbs("side", p, lengths) for p in UNBOUNDED),
     ],
     "printed": lambda lengths: [
         *_no_side_vi(lengths),
@@ -251,25 +289,30 @@ EXPERIMENTS: dict[str, Maker] = {
     "bounds": _bounds,
     "both-sides": _both,
     "cold-start": _cold_start,
-}  # fmt: skip
+}
 ON_EVERY_SPLIT = ("table-2", "table-3", "table-4", "both-sides")
-"""The others need one split, and have the first."""
+"""The experiments that are repeated on every split; the others have the first one alone."""
 
 
 def runs_of(names: Sequence[str], lengths: Lengths) -> list[Run]:
-    """The runs that some experiments need, each once, a start before those who begin there.
+    """The runs that some experiments need, each once and after the runs that it needs itself.
 
-    A name may also be that of a run.
+    A name may also be the name of a single run.
     """
     every = {run.name: run for make in EXPERIMENTS.values() for run in make(lengths)}
     for features in FEATURES:
-        for run in (start(features, lengths), start(features, lengths, HELD),
-                    descent(features, "constant", lengths)):  # fmt: skip
-            every[run.name] = run
+        helpers = (
+            start(features, lengths),
+            start(features, lengths, HELD),
+            descent(features, "constant", lengths),
+        )
+        every.update({run.name: run for run in helpers})
     found: dict[str, Run] = {}
     for name in names:
         if name not in EXPERIMENTS and name not in every:
-            raise DataError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+            raise DataError(
+                f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}"
+            )
         for run in EXPERIMENTS[name](lengths) if name in EXPERIMENTS else [every[name]]:
             _add(run, every, found)
     return list(found.values())

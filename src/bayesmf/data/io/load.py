@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from bayesmf.data.choices import Duplicates, IdKind
+from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data.io.archive import open_source
 from bayesmf.data.io.datasets import DATASETS, NAMES, Dataset
 from bayesmf.data.io.download import Progress, Unreachable, download, wrong_checksum

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bayesmf.data.choices import IdKind
+from bayesmf.choices import IdKind
 from bayesmf.data.columns import Columns
 from bayesmf.data.ids import Ids, strip
 from bayesmf.data.io.atomic import whole_folder

@@ -194,8 +194,8 @@ class Propagation:
             if self.grid != (1, 1) and average < least:
                 raise DataError(
                     f"grid={self.grid}: {name}s have {average:.1f} ratings in a block on the "
-                    f"average, fewer than the {least} unknowns of each; choose a coarser grid or a lower "
-                    "rank, or fit with Gibbs"
+                    f"average, fewer than the {least} unknowns of each; choose a coarser grid or "
+                    "a lower rank, or fit with Gibbs"
                 )
 
     def _exact(self, train: Ratings) -> Posterior:

@@ -1,0 +1,335 @@
+"""The work of ``bayesmf fit``: cut the ratings, run under a progress bar, tell, save."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import bayesmf
+from bayesmf.data.io.atomic import to_json, whole_folder
+from bayesmf.data.io.shards import FACTS, Shards
+from bayesmf.data.ratings import Ratings
+from bayesmf.data.split import Split, carve
+from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.fit.files import INSIDE
+from bayesmf.inference.gibbs import Gibbs
+from bayesmf.inference.map.fit import MAP
+from bayesmf.inference.variational.fit import Variational
+from bayesmf.model.spec import Model
+from bayesmf.study.results import snake_case
+
+LONG = 20  # seconds from which a run is worth a forecast
+ALGORITHMS: dict[str, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
+SETTINGS = {  # the field of each algorithm that an option sets
+    "sweeps": {"gibbs": "sweeps", "vi": "sweeps", "map": "sweeps"},
+    "burn_in": {"gibbs": "burn_in"},
+    "thin": {"gibbs": "thin"},
+    "chains": {"gibbs": "chains"},
+    "form": {"gibbs": "form"},
+    "engine": {"gibbs": "engine"},
+    "prior_scale": {"vi": "prior"},
+    "moments": {"vi": "moments"},
+    "clamp": {"vi": "clamp"},
+    "method": {"map": "method"},
+    "penalty": {"map": "penalty"},
+}
+
+
+def make_algorithm(
+    name: str, model: Model, seed: int, threads: int | None, given: dict[str, Any]
+) -> Any:
+    """Make the algorithm that the options describe; refuse options of other algorithms."""
+    fields = {}
+    for option, value in given.items():
+        if value is None:
+            continue
+        if name not in SETTINGS[option]:
+            others = " or ".join(SETTINGS[option])
+            flag = option.replace("_", "-")
+            raise DataError(f"--{flag} is for --inference {others}; leave it out")
+        fields[SETTINGS[option][name]] = value
+    return ALGORITHMS[name](model, seed=seed, threads=threads, **fields)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The ratings of a fit: what it is trained on, and what is held out of training."""
+
+    train: Ratings | Shards
+    test: Ratings | None
+    validation: Ratings | None
+    facts: dict[str, Any]  # how they were cut, and how many were dropped
+
+    def __str__(self) -> str:
+        counts = {name: f"{count:,}" for name, count in self.facts["trained_on"].items()}
+        trained = "trained on {ratings} ratings of {items} items by {users} users".format(**counts)
+        return "; ".join([trained, self._held_out(), *self._dropped()])
+
+    def _held_out(self) -> str:
+        protocol, seed = self.facts["protocol"], self.facts.get("seed")
+        held = []
+        if self.test is not None:
+            how = f"{protocol} protocol" + ("" if seed is None else f", seed {seed}")
+            held.append(f"{len(self.test):,} ratings ({how})")
+        if self.validation is not None:
+            held.append(f"{len(self.validation):,} ratings for validation")
+        return f"held out {' and '.join(held) or 'nothing'}"
+
+    def _dropped(self) -> list[str]:
+        ratings, users, items = (
+            self.facts.get(f"dropped_{name}", 0) for name in ("ratings", "users", "items")
+        )
+        if not ratings:
+            return []
+        least = self.facts["options"]["min_item_ratings"]
+        dropped = f"dropped {ratings:,} ratings of {items:,} items with fewer than {least} ratings"
+        return [dropped + (f", and {users:,} users who rated nothing else" if users else "")]
+
+
+def read_parts(
+    data: str,
+    reading: dict[str, Any],
+    holdout: str,
+    test_fraction: float | None,
+    validation: float | None,
+    seed: int,
+) -> Parts:
+    """Read the ratings, and hold out what the options say."""
+    if test_fraction is not None and holdout == "none":
+        raise DataError(
+            "--test-fraction says how much to hold out; say which ratings with --holdout paper, "
+            "random or time"
+        )
+    facts: dict[str, Any] = {"protocol": "none"}
+    if (Path(data) / FACTS).is_file():
+        if holdout != "none" or validation is not None:
+            raise DataError(
+                f"{data} holds shards, which are fitted as they are; leave --holdout and "
+                "--validation out"
+            )
+        shards = Shards.open(data)
+        return Parts(shards, None, None, {**facts, "trained_on": _counts(shards)})
+    ratings = bayesmf.load(data, **reading)
+    test = judge = None
+    if holdout == "none":
+        train = ratings.drop_unused()
+    else:
+        options: dict[str, Any] = {} if test_fraction is None else {"test_fraction": test_fraction}
+        cut = bayesmf.split(ratings, holdout, seed, **options)  # type: ignore[arg-type]
+        train, test = cut
+        facts = {**cut.describe(), **_dropped(ratings, cut)}
+    if validation is not None:
+        train, judge = carve(train, validation, seed)
+        facts["validation"] = len(judge)
+    return Parts(train, test, judge, {**facts, "train": len(train), "trained_on": _counts(train)})
+
+
+def _counts(train: Ratings | Shards) -> dict[str, int]:
+    """Count the ratings, and the users and items that have any."""
+    if isinstance(train, Shards):
+        return {"ratings": len(train), "users": train.n_users, "items": train.n_items}
+    users, items = (int(np.count_nonzero(side.counts)) for side in (train.by_user, train.by_item))
+    return {"ratings": len(train), "users": users, "items": items}
+
+
+def _dropped(ratings: Ratings, cut: Split) -> dict[str, int]:
+    """Count what of the ratings is in neither part."""
+    before, train = _counts(ratings), cut.train  # whose ids are those of both parts
+    return {
+        "dropped_ratings": before["ratings"] - len(train) - len(cut.test),
+        "dropped_users": before["users"] - train.n_users,
+        "dropped_items": before["items"] - train.n_items,
+    }
+
+
+def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[str, Any]) -> Any:
+    """Run an algorithm under a progress bar on the error stream."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rmse]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        show = _make_callback(bar, quiet, lambda *told: _forecast(algorithm, parts.train, *told))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", OverfittingWarning)
+            fit = algorithm.fit(
+                parts.train, parts.test, validation=parts.validation, callbacks=[show], **options
+            )
+    for warning in caught:
+        console.print(f"Warning: {warning.message}", style="yellow", highlight=False)
+    return fit
+
+
+def _make_callback(bar: Progress, quiet: bool, forecast: Callable[[int, float], str]) -> Any:
+    """Make a callback that moves the bar, and prints a forecast when a long run has begun."""
+    task = bar.add_task("preparing", total=None, rate="", rmse="")
+    stage: dict[str, Any] = {}
+
+    def show(progress: Any) -> None:
+        done = progress.chain * progress.sweeps + progress.sweep
+        total = progress.chains * progress.sweeps
+        if progress.stage != stage.get("name"):
+            bar.reset(task, total=total, description=progress.stage, rate="", rmse="")
+            stage.update(name=progress.stage, since=progress.seconds, first=done)
+        seconds = progress.seconds - stage["since"]
+        rate = (done - stage["first"]) / seconds if seconds > 0 else 0.0
+        if done - stage["first"] == 2 and not quiet and total / rate > LONG:
+            bar.console.print(forecast(total, rate), highlight=False)
+        bar.update(
+            task,
+            completed=done,
+            total=total,
+            rate=f"{rate:.1f} sweeps/s" if rate else "",
+            rmse="" if progress.rmse is None else f"RMSE {progress.rmse:.4f}",
+        )
+
+    return show
+
+
+def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
+    """Say how much time and memory a long run will take."""
+    model, rows = algorithm.model, train.n_users + train.n_items
+    W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
+    numbers = (rows + W) * (model.size + 8)
+    if isinstance(algorithm, Variational):  # covariances, of W and of what W adds as well
+        numbers += (rows + 3 * W) * model.size * (model.size + 1) // 2
+    elif isinstance(algorithm, Gibbs):
+        numbers += (
+            (rows + W) * (model.size + 2) * algorithm.draws_kept(train) * algorithm.chains // 2
+        )
+    memory = (8 * numbers + 2 * train.nbytes) / 1e9
+    left = total / rate
+    time = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
+    size = f"{memory:.1f} GB" if memory >= 1 else f"{1000 * memory:.0f} MB"
+    return f"{total} sweeps at {1 / rate:.2g} s: about {time}; about {size} of memory"
+
+
+def describe_fit(name: str, algorithm: Any, fit: Any, parts: Parts) -> dict[str, Any]:
+    """Make the JSON object of a fit; every test error in it comes from ``fit.evaluate``."""
+    settings = {
+        key: value
+        for key, value in vars(algorithm).items()
+        if key not in ("model", "threads", "engine")
+    }
+    facts: dict[str, Any] = {"test_rmse": None}
+    if parts.test is not None:
+        facts["evaluation"] = fit.evaluate(parts.test)
+        facts["test_rmse"] = facts["evaluation"]["rmse"]
+    facts.update(sweeps=fit.sweeps, seconds=round(fit.seconds, 3), stopped=fit.stopped)
+    if name == "map":
+        facts["penalty"] = fit.penalty
+    if name == "vi":
+        errors = fit.trace.get("test rmse")
+        facts.update(best_sweep=fit.best, bound=fit.trace["bound"][fit.best - 1])
+        if errors:
+            facts.update(least_test_rmse=min(errors), least_at=errors.index(min(errors)) + 1)
+    return {
+        **facts,
+        "model": algorithm.model.to_dict(),
+        "inference": {"algorithm": name, **settings},
+        "holdout": parts.facts,
+        "version": bayesmf.__version__,
+    }
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Print one line for machines."""
+    click.echo(to_json(facts))
+
+
+def print_report(facts: dict[str, Any], fit: Any, parts: Parts, out: Path | None) -> None:
+    """Print what a person should know of a fit."""
+    click.echo(str(parts))
+    took = f"{fit.sweeps} sweeps in {fit.seconds:.1f} s"
+    if fit.stopped:
+        took += f" ({fit.stopped})"
+    tested = facts.get("evaluation")
+    click.echo(f"test RMSE {tested['rmse']:.4f} after {took}" if tested else f"finished {took}")
+    for line in _remarks(fit):
+        click.echo(line)
+    if tested:
+        shares = ", ".join(
+            f"{name.removeprefix('coverage_')}%: {share:.1%}"
+            for name, share in tested.items()
+            if name.startswith("coverage_")
+        )
+        click.echo(f"test ratings inside their intervals: {shares}")
+        Console().print(_frequency_table(tested["by_user_frequency"]))
+    if out is not None:
+        click.echo(f"written to {out}")
+
+
+def _remarks(fit: Any) -> list[str]:
+    """How far the algorithm can be trusted, in its own terms."""
+    if hasattr(fit, "traces"):
+        noise = fit.diagnostics().get("noise precision")
+        if noise is None:
+            return []
+        return [f"noise precision: R-hat {noise['r_hat']:.3f}, {noise['ess']:.0f} effective draws"]
+    if hasattr(fit, "penalty"):
+        return [f"penalty {fit.penalty:g}"]
+    bound = fit.trace["bound"][fit.best - 1]
+    return [f"lower bound {bound:.1f} at sweep {fit.best}"]
+
+
+def _frequency_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="")
+    for heading in ("ratings of the user", "test ratings", "test RMSE"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(row["user_ratings"], f"{row['test_ratings']:,}", f"{row['rmse']:.4f}")
+    return table
+
+
+def save(
+    folder: Path,
+    facts: dict[str, Any],
+    fit: Any,
+    parts: Parts,
+    replaces: Callable[[Path], bool] | None,
+    without_ratings: bool,
+) -> None:
+    """Write fit.json, the model, and the test ratings with their predictions as a table."""
+    details = dict(facts)
+    if hasattr(fit, "trace"):
+        details["trace"] = {snake_case(name): curve for name, curve in fit.trace.items()}
+    else:
+        details["diagnostics"] = {snake_case(name): v for name, v in fit.diagnostics().items()}
+        details["rmse_by_sweep"] = fit.rmse_by_sweep
+    with whole_folder(folder, replaces) as made:
+        on_disk = isinstance(parts.train, Shards)  # where they stay
+        fit.save(made / INSIDE, without_ratings=without_ratings or on_disk)
+        (made / "fit.json").write_text(to_json(details, indent=2) + "\n", encoding="utf-8")
+        if parts.test is not None:
+            _write_predictions(fit, parts.test, made / "predictions.csv")
+
+
+def _write_predictions(fit: Any, test: Ratings, path: Path) -> None:
+    """Write the test ratings beside what ``fit.predict`` says of them."""
+    from pyarrow import csv
+
+    table, predicted = test.to_arrow(), fit.predict(test)
+    for name in predicted.column_names:
+        if name not in ("user", "item"):
+            table = table.append_column(name, predicted[name])
+    csv.write_csv(table, path)
+
+
+def is_fit(folder: Path) -> bool:
+    """Whether a folder holds what ``save`` writes, and nothing else."""
+    names = {entry.name for entry in folder.iterdir()}
+    return "fit.json" in names and names <= {"fit.json", "predictions.csv", INSIDE}
