@@ -18,7 +18,7 @@ import bayesmf
 from bayesmf import errors, sklearn
 from bayesmf.cli.main import main
 from bayesmf.cli.options import reading_options
-from bayesmf.fit.fitted import Fitted, SavedFit
+from bayesmf.fitted.base import Fitted, SavedFit
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit

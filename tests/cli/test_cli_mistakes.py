@@ -15,7 +15,7 @@ from test_cli_model import run
 
 import bayesmf
 from bayesmf.cli.main import main
-from bayesmf.fit import recommend as recommending
+from bayesmf.fitted import recommend as recommending
 
 
 def commands(group=main, words=()):
@@ -101,7 +101,7 @@ def test_options_that_contradict_each_other(fit, pairs):
 def test_a_place_is_checked_before_the_work(fit, pairs, tmp_path, monkeypatch):
     """An earlier file is kept, unless it may be replaced."""
     ok = pairs("user,item\nu1,i1\n")
-    monkeypatch.setattr("bayesmf.fit.fitted.load_model", lambda *_: pytest.fail("began"))
+    monkeypatch.setattr("bayesmf.fitted.base.load_model", lambda *_: pytest.fail("began"))
     (tmp_path / "file.csv").write_text("mine")
     for words in (["predict", fit, ok], ["recommend", fit]):
         for name, told in (("file.csv", "exists already; choose another name, or allow --over"),

@@ -35,7 +35,7 @@ SHOWN = 20  # rows printed for people
 def load_fit(path: Path, threads: int | None = None) -> Any:
     """Load a saved model, and before it the compiler."""
     with leaving_at_once():
-        from bayesmf.fit.fitted import load_model
+        from bayesmf.fitted.base import load_model
     return load_model(path, threads)
 
 
@@ -278,7 +278,7 @@ def fold_in(
     Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
     """
     with leaving_at_once():
-        from bayesmf.fit.files import check_place_of
+        from bayesmf.fitted.files import check_place_of
     check_place_of(out, overwrite)
     fit = load_fit(model, threads)
     given, known = ratings_for(fit, ratings, reading), fit.posterior

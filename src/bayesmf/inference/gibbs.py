@@ -17,9 +17,9 @@ from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fit.fitted import Fitted, test_error
-from bayesmf.fit.kept import Kept
-from bayesmf.fit.posterior import Posterior, affordable, draws_of
+from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.kept import Kept
+from bayesmf.fitted.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint

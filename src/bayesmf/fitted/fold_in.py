@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fit.posterior import SIDES, Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.posterior import SIDES, Posterior, check_on_scale, merge_ratings
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, trace_with
 from bayesmf.model.data import Data, SideData

@@ -17,11 +17,11 @@ from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
-from bayesmf.fit import files as model_files
-from bayesmf.fit.explain import explain
-from bayesmf.fit.fold_in import add_rows
-from bayesmf.fit.posterior import Posterior, check_on_scale
-from bayesmf.fit.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
+from bayesmf.fitted import files as model_files
+from bayesmf.fitted.explain import explain
+from bayesmf.fitted.fold_in import add_rows
+from bayesmf.fitted.posterior import Posterior, check_on_scale
+from bayesmf.fitted.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
 from bayesmf.machine import check_threads, using
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmf import Gibbs, Variational
-from bayesmf.fit.fold_in import fold_in
+from bayesmf.fitted.fold_in import fold_in
 from bayesmf.inference.target import Target
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.model.conditionals import unpack

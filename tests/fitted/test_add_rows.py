@@ -11,7 +11,7 @@ from scipy import integrate
 from bayesmf import MAP, DataError, Gibbs, Ratings, Variational
 from bayesmf.data.pairs import Cells
 from bayesmf.data.split import cold_start
-from bayesmf.fit.fitted import SavedFit
+from bayesmf.fitted.base import SavedFit
 from bayesmf.model.state import from_arrays
 from oracle.variants import VARIANTS, small_ratings
 

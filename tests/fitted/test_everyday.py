@@ -16,8 +16,8 @@ import bayesmf
 from bayesmf import MAP, DataError, Gibbs, Variational
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
-from bayesmf.fit.explain import explain, shares
-from bayesmf.fit.fitted import Fitted, SavedFit
+from bayesmf.fitted.base import Fitted, SavedFit
+from bayesmf.fitted.explain import explain, shares
 from bayesmf.model.state import Data
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, small_ratings
@@ -189,7 +189,7 @@ def test_probabilities_add_up_and_follow_the_mixture():
 
 @pytest.mark.parametrize("name", ["no side", "both sides, joint bias"])
 def test_recommendations_are_the_best_by_plain_loops(name, monkeypatch):
-    import bayesmf.fit.recommend as module
+    import bayesmf.fitted.recommend as module
 
     fit = fitted(name)
     everyone = [(u, i) for u in TRAIN.users.values for i in TRAIN.items.values]
