@@ -47,7 +47,7 @@ class Posterior:
     users: Ids
     items: Ids
     scale: Scale
-    mean: float  # of the training ratings
+    mean: float  # what was taken off the training ratings: as a rule their mean
     draws: Mapping[str, NDArray[np.float32]]
     user_counts: NDArray[np.int64]  # training ratings of each
     item_counts: NDArray[np.int64]
@@ -73,7 +73,7 @@ class Posterior:
             train.users,
             train.items,
             train.scale,
-            train.mean,
+            model.likelihood.centre(train.mean),
             draws,
             train.by_user.counts,
             train.by_item.counts,

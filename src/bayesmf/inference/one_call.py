@@ -104,7 +104,7 @@ def _read(data: Any, reading: dict[str, Any]) -> Ratings | Shards:
     if isinstance(data, str | os.PathLike):
         if is_shards(Path(data)):
             refuse_reading_options(f"{data} holds shards, which are read as they are", reading)
-            return Shards.open(data)
+            return Shards.open(Path(data))
         return load(data, **reading)
     return Ratings.from_frame(data, **reading)
 
