@@ -20,7 +20,7 @@ from bayesmf.data.synthetic import World, generate
 
 SIDE = bayesmf.Model(rank=20, features="side")
 MODELS = {"side": SIDE, "default": bayesmf.Model.best(20)}
-LEVELS = ("0.5", "0.8", "0.95")
+LEVELS = (50, 80, 95)
 GIVEN = (1, 2, 5, 10, 20)
 HELD_OUT = 500
 BIG = 20_000_000
@@ -49,11 +49,11 @@ def coverage() -> None:
         fit = bayesmf.Gibbs(model, sweeps=400, chains=2, seed=0).fit(train)
         facts = fit.evaluate(test)
         print(f"\n{name}, 2 chains of 400 sweeps, seed 0\n")
-        head("ratings of the user", "test ratings", "RMSE", *(f"{float(k):.0%}" for k in LEVELS))
-        everyone = {**facts, "user ratings": "all", "test ratings": len(test)}
-        for part in (everyone, *facts["by user frequency"]):
-            shares = (f"{part[f'coverage {k}']:.1%}" for k in LEVELS)
-            row(part["user ratings"], f"{part['test ratings']:,}", f"{part['rmse']:.4f}", *shares)
+        head("ratings of the user", "test ratings", "RMSE", *(f"{k}%" for k in LEVELS))
+        everyone = {**facts, "user_ratings": "all", "test_ratings": len(test)}
+        for part in (everyone, *facts["by_user_frequency"]):
+            shares = (f"{part[f'coverage_{k}']:.1%}" for k in LEVELS)
+            row(part["user_ratings"], f"{part['test_ratings']:,}", f"{part['rmse']:.4f}", *shares)
 
 
 def fold_in() -> None:

@@ -21,7 +21,7 @@ from bayesmf.machine import using
 
 MODEL = bayesmf.Model(rank=20, features="user-item")
 ROWS = ("exact", "1x1", "gaussians", "2x2-dense", "4x4-dense", "2x2-even", "4x4-even")
-LEVELS = ("0.5", "0.8", "0.95")
+LEVELS = (50, 80, 95)
 
 
 def row(*cells: object) -> None:
@@ -54,8 +54,8 @@ def measure(name: str, train: bayesmf.Ratings, test: bayesmf.Ratings, sweeps: in
     seconds = time.perf_counter() - started
     facts = fit.evaluate(test)
     longest = path(train, grid, order) if max(grid) > 1 else 1.0
-    row(name, f"{facts['rmse']:.4f}", *(f"{facts[f'coverage {k}']:.1%}" for k in LEVELS),
-        f"{facts['log score']:.4f}", f"{longest:.0%}", f"{seconds:.0f}")  # fmt: skip
+    row(name, f"{facts['rmse']:.4f}", *(f"{facts[f'coverage_{k}']:.1%}" for k in LEVELS),
+        f"{facts['log_score']:.4f}", f"{longest:.0%}", f"{seconds:.0f}")  # fmt: skip
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     demo = bayesmf.load("demo")
     bayesmf.Propagation(MODEL, grid=(1, 1), sweeps=3, burn_in=1).propagate(demo)  # compiles
     train, test = bayesmf.split(bayesmf.load("ml-1m"), "paper", seed=0)
-    row("fit", "RMSE", *(f"{float(k):.0%}" for k in LEVELS), "log score", "longest path", "seconds")
+    row("fit", "RMSE", *(f"{k}%" for k in LEVELS), "log score", "longest path", "seconds")
     row(":--", *["--:"] * 7)
     for name in words or ROWS:
         measure(name, train, test, sweeps)

@@ -23,11 +23,11 @@ def check_number(name: str, value: Any, above: float = -math.inf) -> float:
     """Return ``value`` as a float, or refuse what is not finite and above ``above``."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}={value!r}: give a number, not {type(value).__name__}")
-    value = float(value)
-    if not (math.isfinite(value) and value > above):
+    number = float(value)
+    if not (math.isfinite(number) and number > above):
         limit = "a finite number" if above == -math.inf else f"a finite number above {above:g}"
         raise DataError(f"{name}={value}: choose {limit}")
-    return value
+    return number
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -2,84 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.pairs import pairs_of
+from bayesmf.data.pairs import Pairs, pairs_of
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
 from bayesmf.inference.gibbs import Gibbs
+from bayesmf.machine import MOST_THREADS
 from bayesmf.model.spec import Model
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
-    raise DataError("scikit-learn is not installed; pip install 'bayesmf[sklearn]'") from error
+    raise ImportError(
+        "bayesmf.sklearn needs scikit-learn, which is not installed; run pip install "
+        "'bayesmf[sklearn]'"
+    ) from error
+
+OF_MODEL = ("rank", "user_designs", "item_designs", "own_features", "precision", "bias")
 
 
 class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Gibbs sampling behind ``fit``, ``predict`` and ``score``; works in ``GridSearchCV``.
 
-    The default is the best model known; the arguments are those of ``Model`` and ``Gibbs``.
-    ``fit_`` is the fit itself, with all it can do.
+    Parameters:
+
+    - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``: those
+      of ``Model``. None stands for what ``Model()`` has, so that the default is the best model.
+    - ``sweeps``, ``burn_in``: those of ``Gibbs``. With None, ``Gibbs`` chooses the burn-in.
+    - ``duplicates``: what to do if a pair is rated twice: "error", "last" or "mean".
+    - ``random_state``: an integer, a NumPy ``RandomState``, or None for another result every time.
+    - ``n_jobs``: the number of threads. As everywhere in scikit-learn, None is one and -1 is all.
+      The result does not depend on it.
+
+    After ``fit``, ``fit_`` is the fit itself, with all it can do.
     """
 
     def __init__(
         self,
-        rank: int = 20,
-        features: str = "side",
-        side_of: str = "both",
-        side_power: float = 0.5,
-        precision: str = "robust",
-        bias: str = "joint",
+        rank: int | None = None,
+        *,
+        user_designs: Sequence[Any] | None = None,
+        item_designs: Sequence[Any] | None = None,
+        own_features: bool | None = None,
+        precision: str | None = None,
+        bias: str | None = None,
         sweeps: int = 200,
-        burn_in: int = 20,
+        burn_in: int | None = None,
         duplicates: str = "error",
-        seed: int = 0,
-        threads: int | None = None,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.rank = rank
-        self.features = features
-        self.side_of = side_of
-        self.side_power = side_power
+        self.user_designs = user_designs
+        self.item_designs = item_designs
+        self.own_features = own_features
         self.precision = precision
         self.bias = bias
         self.sweeps = sweeps
         self.burn_in = burn_in
         self.duplicates = duplicates
-        self.seed = seed
-        self.threads = threads
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any) -> MatrixFactorization:
-        """From pairs (two columns of an array, a frame, or a list) and their ratings ``y``."""
-        pairs = pairs_of(X)
+        """Fit to pairs (two columns of an array, a frame, or a list) and their ratings ``y``."""
+        pairs = _plain_pairs(X)
         ratings = Ratings.from_triplets(
-            users=_plain(pairs.user), items=_plain(pairs.item), ratings=np.asarray(y, float),
+            users=pairs.user,
+            items=pairs.item,
+            ratings=np.asarray(y, float),
             duplicates=self.duplicates,  # type: ignore[arg-type]
-        )  # fmt: skip
-        model = Model(
-            self.rank, self.features, self.side_of, self.side_power, self.precision,  # type: ignore[arg-type]
-            bias=self.bias, hyper=Model.best().hyper,  # type: ignore[arg-type]
-        )  # fmt: skip
-        gibbs = Gibbs(model, self.sweeps, self.burn_in, seed=self.seed, threads=self.threads)
-        self.fit_ = gibbs.fit(ratings)
+        )
+        self.fit_ = self._sampler().fit(ratings)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Expected ratings, an array; with ``return_std`` also the sd of ratings about them."""
-        if not hasattr(self, "fit_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("fit it first")
-        pairs = pairs_of(X)
-        table = self.fit_.predict(list(zip(_plain(pairs.user), _plain(pairs.item), strict=True)))
+        """Return the expected ratings, an array; with ``return_std`` also the sd of a rating."""
+        check_is_fitted(self, "fit_")
+        table = self.fit_.predict(_plain_pairs(X))
         mean: NDArray[np.float64] = table["mean"].to_numpy()
         return (mean, table["sd"].to_numpy()) if return_std else mean
 
+    def _sampler(self) -> Gibbs:
+        """Translate the parameters: the one place that knows ``Model`` and ``Gibbs``."""
+        given = {name: getattr(self, name) for name in OF_MODEL}
+        model = replace(Model.best(), **{k: v for k, v in given.items() if v is not None})
+        options: dict[str, Any] = {} if self.burn_in is None else {"burn_in": self.burn_in}
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+        return Gibbs(
+            model, sweeps=self.sweeps, seed=int(seed), threads=_threads(self.n_jobs), **options
+        )
 
-def _plain(values: Any) -> Any:
-    """Ids of an array of objects as what they are: all integers, or all text."""
+
+def _threads(n_jobs: int | None) -> int:
+    """Count threads as joblib counts processes: -1 is all of them, -2 all but one."""
+    jobs = 1 if n_jobs is None else n_jobs
+    if jobs == 0:
+        raise ValueError("n_jobs=0: choose a number of threads, or -1 for all")
+    return max(MOST_THREADS + 1 + jobs, 1) if jobs < 0 else min(jobs, MOST_THREADS)
+
+
+def _plain_pairs(X: Any) -> Pairs:
+    """Read pairs whose ids are what they are in an array of objects: all integers, or all text."""
+    pairs = pairs_of(X)
+    return Pairs(_to_list(pairs.user), _to_list(pairs.item))
+
+
+def _to_list(values: Any) -> list[Any]:
     listed = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
     return [value.item() if isinstance(value, np.generic) else value for value in listed]

@@ -81,7 +81,7 @@ def test_shards_have_the_bits_of_the_ratings(cluster, tmp_path):
     same(one, other)
     pairs = [(u, i) for u in TRAIN.users.values[:3] for i in TRAIN.items.values[:3]]
     assert one.predict(pairs).equals(other.predict(pairs))
-    assert one.posterior.seen is None
+    assert one.posterior.train is None
     with pytest.raises(DataError, match="engine='ray'"):
         fitted(model, "threads", shards)
     with pytest.raises(DataError, match="start='map'"):

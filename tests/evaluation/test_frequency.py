@@ -49,3 +49,11 @@ def test_parts_of_other_data_are_refused():
         FrequencyBins.of([train, other], test)
     with pytest.raises(DataError, match="no test ratings"):
         FrequencyBins.of([train], train.select(np.zeros(len(train), bool)))
+
+
+def test_bins_that_do_not_rise_are_refused():
+    totals = np.array([1, 20, 300])
+    for bad in ((100, 10), (10, 10), (1.5,), ("10",), (True,)):
+        with pytest.raises(DataError, match="give whole numbers that rise"):
+            FrequencyBins(bad, totals)
+    assert list(FrequencyBins(np.array([10, 100]), totals).counts) == [1, 1, 1]

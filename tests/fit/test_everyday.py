@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +14,10 @@ from scipy import stats
 
 import bayesmf
 from bayesmf import MAP, DataError, Gibbs, Variational
-from bayesmf.data.ids import Ids
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import cold_start
 from bayesmf.fit.explain import explain, shares
-from bayesmf.fit.fitted import SavedFit
+from bayesmf.fit.fitted import Fitted, SavedFit
 from bayesmf.model.state import Data
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, small_ratings
@@ -51,7 +49,7 @@ def test_predictions_are_the_mean_over_draws(name):
         sd = np.sqrt(np.var(each, ddof=1) + np.mean(noise))
         assert np.isclose(table["sd"][k], sd, rtol=1e-4)
         assert np.isclose(table["q95"][k], np.mean(each) + stats.norm.ppf(0.95) * sd, rtol=1e-4)
-    assert table["known"] == ["hot"] * len(pairs)
+    assert table["known"] == ["warm"] * len(pairs)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,7 +88,8 @@ def test_an_unknown_user_is_one_of_the_prior(name):
         assert abs(table["mean"][place] - np.mean(drawn)) < 6 * np.std(drawn) / np.sqrt(240_000)
         doubt = np.mean([d.var() for d in drawn]) + np.var(given, ddof=1)
         at = -1 if item is None else item
-        noise = fit.posterior.spread(np.array([-1], np.int32), np.array([at], np.int32)).noise[0]
+        cells = Cells(np.array([-1], np.int32), np.array([at], np.int32))
+        noise = fit.posterior.moments(cells).noise_variance[0]
         assert abs((table["sd"][place] ** 2 - noise) / doubt - 1) < 0.1
 
 
@@ -104,7 +103,7 @@ def test_the_noise_of_strangers_is_that_of_the_precisions_prior(name):
         alpha = alpha[(alpha > model.bounds[0]) & (alpha < model.bounds[1])]
     tau = np.mean([1 / fit.draws[number].tau for number in range(len(fit.draws))])
     nobody = np.array([-1], np.int32)
-    noise = fit.posterior.spread(nobody, nobody).noise[0]
+    noise = fit.posterior.moments(Cells(nobody, nobody)).noise_variance[0]
     # 1 / alpha has a sd of at most its mean, so its mean here one of 1 / sqrt(100,000) at most
     assert abs(noise / (tau * np.mean(1 / alpha) ** 2) - 1) < 4 * 2 / np.sqrt(100_000)
 
@@ -129,6 +128,45 @@ def test_frames_come_back_in_kind():
     np.testing.assert_array_equal(fit.predict(array)["mean"].to_numpy(), expected)
     named = pd.DataFrame({"movieId": columns["item"], "userId": columns["user"]})
     np.testing.assert_array_equal(fit.predict(named)["mean"].to_numpy(), expected)
+
+
+INDEXES = {
+    "shuffled": [7, 3, 5, 1],
+    "duplicated": ["a", "b", "a", "a"],
+    "multi": pd.MultiIndex.from_tuples([(1, "x"), (0, "y"), (1, "y"), (0, "x")], names=["k", "l"]),
+    "dates": pd.date_range("2020-01-01", periods=4),
+}
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_a_pandas_frame_keeps_its_index(kind):
+    """So that a column of the answer can be put beside the columns of the question."""
+    fit = fitted("no side, robust")
+    fit.known = replace(fit.posterior, scale=bayesmf.Scale(-1, 1, 0.5))
+    pairs = [(0, 1), (3, 2), (1, 1), (2, 0)]
+    frame = pd.DataFrame(pairs, columns=["user", "item"]).set_index(pd.Index(INDEXES[kind]))
+    if kind == "multi":
+        frame.index = INDEXES[kind]
+    expected = fit.predict(pairs)["mean"].to_numpy()
+    table = fit.predict(frame)
+    assert table.index.equals(frame.index)
+    assert list(table.index.names) == list(frame.index.names)
+    if kind != "duplicated":  # pandas itself refuses to line up labels that are not unique
+        frame["p"] = table["mean"]
+        np.testing.assert_array_equal(frame["p"].to_numpy(), expected)
+    np.testing.assert_array_equal(table["mean"].to_numpy(), expected)
+    assert fit.probabilities(frame).index.equals(frame.index)
+    best = fit.recommend(frame, 2)  # several rows for each of the frame
+    assert list(best.index) == list(range(len(best)))
+    assert list(fit.predict(frame.iloc[:0]).index) == []
+
+
+def test_what_is_no_frame_gives_a_table():
+    fit = fitted()
+    for pairs in ([(0, 1)], np.array([(0, 1)]), TRAIN, iter([(0, 1)])):
+        assert isinstance(fit.predict(pairs), pa.Table)
+    for users in (0, [0, 1], np.array([0, 1]), None, pa.array([0])):
+        assert isinstance(fit.recommend(users, 1), pa.Table)
 
 
 def test_probabilities_add_up_and_follow_the_mixture():
@@ -205,9 +243,10 @@ def test_caution_knows_how_little_is_known_of_strangers():
     items, ids = np.arange(TRAIN.n_items), TRAIN.items.values
     for user in (4242, int(TRAIN.users.values[0])):
         table = fit.recommend([user], n=9, rank_by="lower", exclude_seen=False).to_pydict()
-        where = np.full(len(ids), posterior.where("user", [user])[0], np.int32)
-        spread = fit.posterior.spread(where, np.where(counts > 0, items, -1).astype(np.int32))
-        expected = spread.mean - np.sqrt(spread.doubt)
+        row = np.full(len(ids), posterior.row_of("user", [user])[0], np.int32)
+        cells = Cells(row, np.where(counts > 0, items, -1).astype(np.int32))
+        moments = fit.posterior.moments(cells)
+        expected = moments.mean - np.sqrt(moments.doubt)
         found = dict(zip(table["item"], table["score"], strict=True))
         strange = items[(counts == 0) | (user == 4242)]  # elsewhere n - 1 makes a difference
         np.testing.assert_allclose([found[ids[k]] for k in strange], expected[strange], rtol=1e-4)
@@ -222,52 +261,45 @@ def test_a_user_nobody_knows_gets_what_most_like():
     assert sorted(some["item"]) == sorted(TRAIN.items.values[:2])
 
 
-@pytest.mark.parametrize("name", [n for n in VARIANTS if "item side only" not in n])
-@pytest.mark.parametrize("side", ["user", "item"])
-def test_folded_in_rows_join_the_others(name, side):
-    fit = fitted(name)
-    new = Ratings.from_triplets(users=[500, 500, 1000, 1000], items=[*TRAIN.items.values[:2]] * 2,
-                                ratings=[1, 5, 4, 2])  # fmt: skip
-    if side == "item":
-        users, items = [*TRAIN.users.values[:2]] * 2, [500, 500, 1000, 1000]
-        new = Ratings.from_triplets(users=users, items=items, ratings=[1, 5, 4, 2])
-    more = fit.fold_in(new, side)
-    ids = more.posterior.ids(side)
-    assert list(ids.values) == sorted({*TRAIN.users.values, 500, 1000} if side == "user"
-                                      else {*TRAIN.items.values, 500, 1000})  # fmt: skip
-    old = fit.predict(TRAIN)
-    assert more.predict(TRAIN).equals(old)  # those who were there are as they were
-    pairs = [(500, TRAIN.items.values[1])] if side == "user" else [(TRAIN.users.values[1], 500)]
-    assert more.predict(pairs)["known"].to_pylist() == ["hot"]
-    assert np.isfinite(more.predict(pairs)["sd"].to_numpy()).all()
-    with pytest.raises(DataError, match=f"the {side} 500 is known already"):
-        more.fold_in(new, side)
-    again = more.fold_in(new, side, replace_known=True)
-    assert len(again.posterior.ids(side)) == len(ids)
+def test_what_a_stranger_has_seen_is_left_out():
+    """Who is not known at all, and who is known by id alone, as those who have ratings."""
+    fit = fitted()
+    items, empty = TRAIN.items.values, int(TRAIN.users.values[-1])
+    pairs = [(4242, items[0]), (4242, items[3]), (empty, items[1]), (4242, 31337), (0, items[2])]
+    seen = Ratings.from_triplets(users=[u for u, _ in pairs], items=[i for _, i in pairs],
+                                 ratings=[1] * 5)  # fmt: skip
+    for rank_by in ("mean", "lower", "thompson"):
+        everything = fit.recommend([4242, empty, 0, 777], n=9, rank_by=rank_by, exclude_seen=False)
+        expected = [(row["user"], row["item"]) for row in everything.to_pylist()]
+        expected = [pair for pair in expected if pair not in pairs]
+        for given in (seen, pairs, pd.DataFrame(pairs, columns=["user", "item"])):
+            found = fit.recommend([4242, empty, 0, 777], n=9, rank_by=rank_by, seen=given)
+            assert [(row["user"], row["item"]) for row in found.to_pylist()] == expected
+    assert fit.recommend([4242], n=9, seen=[]).num_rows == len(items)
 
 
-def test_only_those_who_rated_are_folded_in():
-    """The parts of a split carry the ids of everybody."""
-    cut = cold_start(small_ratings(30, 12, seed=2), 0, 0.3, 2)
-    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, seed=0).fit(cut.train)
-    more = fit.fold_in(cut.given)  # they have ids in training, but no ratings there
-    new = cut.given.by_user.counts > 0
-    np.testing.assert_array_equal(
-        more.posterior.user_counts, np.where(new, cut.given.by_user.counts,
-                                             cut.train.by_user.counts))  # fmt: skip
-    old = cut.train.select(cut.train.by_user.row_index == np.flatnonzero(~new)[0])
-    again = more.fold_in(old, replace_known=True)
-    assert again.posterior.user_counts.tolist() == more.posterior.user_counts.tolist()
+@pytest.mark.parametrize("algorithm", [Gibbs(VARIANTS["no side"], 12, 2), MAP(VARIANTS["no side"]),
+                                       Variational(VARIANTS["user side"], 4)])  # fmt: skip
+def test_one_error_from_one_definition(algorithm):
+    """Whatever ids the test ratings come with, and however they are predicted."""
+    keep = np.arange(len(TRAIN)) % 3 > 0
+    train, test = TRAIN.select(keep), TRAIN.select(~keep)
+    fit = algorithm.fit(train)
+    facts = fit.evaluate(test)
+    error = fit.predict(test)["mean"].to_numpy() - test.values
+    assert facts["rmse"] == np.sqrt(np.mean(error**2))
+    assert facts == fit.evaluate(test)
+    again = Ratings.from_frame(test.to_arrow(), scale=test.scale)  # with ids of its own
+    assert again.users != test.users
+    assert fit.evaluate(again) == facts
+    assert fit.evaluate(test.to_arrow().to_pandas()) == facts
 
 
-def test_a_rating_moves_a_new_user_towards_it():
-    fit = fitted("no side", sweeps=60, keep=40)
-    item = TRAIN.items.values[0]
-    means = []
-    for value in (-4, 4):
-        new = Ratings.from_triplets(users=[5000], items=[item], ratings=[value], scale=(-9, 9))
-        means.append(fit.fold_in(new).predict([(5000, item)])["mean"][0].as_py())
-    assert means[0] < fit.predict([(5000, item)])["mean"][0].as_py() < means[1]
+def test_bins_that_do_not_rise_are_refused():
+    fit = fitted()
+    for bad in ([100, 10], [10, 10], [2.5], ["10"], "10", [True]):
+        with pytest.raises(DataError, match="give whole numbers that rise"):
+            fit.evaluate(TRAIN, bins=bad)
 
 
 def test_evaluate_by_hand():
@@ -278,11 +310,11 @@ def test_evaluate_by_hand():
     assert np.isclose(facts["rmse"], np.sqrt(np.mean(error**2)))
     assert np.isclose(facts["mae"], np.mean(np.abs(error)))
     inside = np.abs(error) <= stats.norm.ppf(0.9) * table["sd"].to_numpy()
-    assert np.isclose(facts["coverage 0.8"], inside.mean())
-    groups = fit.evaluate(TRAIN, bins=[8])["by user frequency"]
+    assert np.isclose(facts["coverage_80"], inside.mean())
+    groups = fit.evaluate(TRAIN, bins=[8])["by_user_frequency"]
     totals = 2 * TRAIN.by_user.counts[TRAIN.by_user.row_index]  # in training and in the test
     rare = totals <= 8
-    assert [g["test ratings"] for g in groups] == [rare.sum(), (~rare).sum()]
+    assert [g["test_ratings"] for g in groups] == [rare.sum(), (~rare).sum()]
     assert np.isclose(groups[0]["rmse"], np.sqrt(np.mean(error[rare] ** 2)))
 
 
@@ -338,7 +370,7 @@ def test_shares_are_what_a_rating_adds_to_the_conditional_mean(name):
 
 def test_explaining_without_ratings_at_hand():
     fit = fitted()
-    bare = SavedFit(replace(fit.posterior, seen=None))
+    bare = SavedFit(replace(fit.posterior, train=None))
     told = bare.explain(TRAIN.users.values[0], TRAIN.items.values[0])
     assert "ratings" not in told
     with pytest.raises(DataError, match="not at hand"):
@@ -346,63 +378,6 @@ def test_explaining_without_ratings_at_hand():
     assert bare.recommend(seen=TRAIN).equals(fit.recommend())
     with pytest.raises(DataError, match="was not in training; fold it in"):
         fit.explain(31337, TRAIN.items.values[0])
-
-
-@pytest.mark.parametrize("ending", ["", ".zip"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_saved_fit_is_the_same_fit(name, ending, tmp_path):
-    fit = fitted(name)
-    path = tmp_path / f"model{ending}"
-    fit.save(path, with_ratings=True)
-    again = bayesmf.load_model(path)
-    assert again.predict(TRAIN).equals(fit.predict(TRAIN))
-    assert again.recommend().equals(fit.recommend())
-    np.testing.assert_equal(again.diagnostics(), fit.diagnostics())
-    new = Ratings.from_triplets(users=[5000], items=[TRAIN.items.values[0]], ratings=[5])
-    pair = [(5000, TRAIN.items.values[1])]
-    assert again.fold_in(new).predict(pair).equals(fit.fold_in(new).predict(pair))
-    with pytest.raises(DataError, match="exists already"):
-        fit.save(path)
-    fit.save(path, overwrite=True)
-    with pytest.raises(DataError, match="not at hand"):
-        bayesmf.load_model(path).recommend()  # this time without the ratings
-
-
-def test_the_ratings_are_inside_only_when_asked_for(tmp_path):
-    fit = fitted()
-    fit.save(tmp_path / "a")
-    fit.save(tmp_path / "b", with_ratings=True)
-    bare, full = ({p.name for p in (tmp_path / name).iterdir()} for name in "ab")
-    assert full - bare == {"ratings.parquet"}
-
-
-def test_tricks_in_an_archive_are_refused(tmp_path):
-    fit = fitted()
-    good = tmp_path / "good.zip"
-    fit.save(good)
-    for name in ("../evil.txt", "/etc/evil", "sub/model.json", "users.txt"):
-        bad = tmp_path / "bad.zip"
-        bad.write_bytes(good.read_bytes())
-        with (
-            zipfile.ZipFile(bad, "a") as archive,
-            pytest.warns() if name == "users.txt" else (open("/dev/null")),
-        ):
-            archive.writestr(name, "boo")
-        with pytest.raises(DataError, match="no part of a model"):
-            bayesmf.load_model(bad)
-
-
-def test_text_ids_survive(tmp_path):
-    names = ["ann", 'b"ob', "c\u2028l", "dé\ttab", "e"]
-    ratings = Ratings.from_triplets(users=names * 3, items=["x"] * 5 + ["y"] * 5 + ["z z"] * 5,
-                                    ratings=[1, 2, 3, 4, 5] * 3)  # fmt: skip
-    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=2).fit(ratings)
-    fit.save(tmp_path / "m")
-    again = bayesmf.load_model(tmp_path / "m")
-    assert again.posterior.users == Ids(np.array(sorted(names), object))
-    assert again.predict([("ann", "y"), ("zoe", "y")])["known"].to_pylist() == ["hot", "new user"]
-    with pytest.raises(DataError, match="ids are text here but integer"):
-        again.predict([(1, 2)])
 
 
 @pytest.mark.parametrize("algorithm", [
@@ -432,9 +407,10 @@ def test_variances_of_variational_draws_are_those_of_q():
     user, item = np.array([0, 2], np.int32), np.array([1, 3], np.int32)
     cov = fit.q.covariances("user"), fit.q.covariances("item")
     expected = prediction_variance(fit.state, *cov, user, item)
-    found = fit.posterior.spread(user, item)
+    found = fit.posterior.moments(Cells(user, item))
     np.testing.assert_allclose(found.doubt, expected, rtol=0.12)  # 5 sds of a variance of 4,000
-    np.testing.assert_allclose(found.noise, noise_variance(fit.state, user, item), rtol=0.2)
+    noise = noise_variance(fit.state, user, item)
+    np.testing.assert_allclose(found.noise_variance, noise, rtol=0.2)
 
 
 def test_fits_without_draws_say_so():
@@ -446,66 +422,59 @@ def test_fits_without_draws_say_so():
 def test_bad_pairs_get_a_sentence():
     fit = fitted()
     frame = pd.DataFrame({"a": [1], "b": [2]})
-    cases = ((5, "holds no pairs"), (np.zeros((2, 3)), "two columns"),
-             ([(1, 2, 3)], "holds no pairs"), (frame, "no column for the user"))  # fmt: skip
+    cases = (
+        (42, "42 holds no pairs"), ("ab", "'ab' holds no pairs"), (["ab", "cd"], "the list holds"),
+        ({"user": [1], "item": [2]}, "holds no pairs"), (np.zeros((2, 3)), "two columns"),
+        ([(1, 2, 3)], "the list holds no pairs"), (frame, "no column for the user"),
+    )  # fmt: skip
     for bad, message in cases:
         with pytest.raises(DataError, match=message):
             fit.predict(bad)
     with pytest.raises(DataError, match="between 0 and 1"):
         fit.predict(TRAIN, quantiles=[5])
+    with pytest.raises(DataError, match=r"quantiles=0.5: give a list, such as \[0.5\]"):
+        fit.predict(TRAIN, quantiles=0.5)
+
+
+def test_bad_requests_get_a_sentence():
+    fit = fitted()
+    for n in (0, -1):
+        with pytest.raises(DataError, match=f"n={n}: choose 1 or more"):
+            fit.recommend(n=n)
+    for n in (1.5, "3", True, None):
+        with pytest.raises(TypeError, match="give a whole number"):
+            fit.recommend(n=n)
+    for users in (1.5, [[1, 2]]):
+        with pytest.raises(DataError, match="is no list of users"):
+            fit.recommend(users)
+    with pytest.raises(DataError, match="most=0: choose 1 or more"):
+        fit.explain(0, 1, most=0)
+    with pytest.raises(TypeError, match="explain takes one user, not a list"):
+        fit.explain([0], 1)
+    with pytest.raises(DataError, match="the item 31337 was not in training"):
+        fit.explain(0, 31337)
+    empty = int(TRAIN.users.values[-1])  # has an id and no rating
+    with pytest.raises(DataError, match=f"the user {empty} was not in training"):
+        fit.explain(empty, 1)
+    with pytest.raises(DataError, match="is not a dataframe"):
+        fit.evaluate(42)
+
+
+def test_a_fit_shows_itself_in_one_line():
+    fit = fitted()
+    assert repr(SavedFit(fit.posterior)) == "SavedFit(rank 2, constant precision)"
+    told = Fitted.__repr__(fit)
+    assert told == "GibbsFit(rank 2, constant precision)"
+    fit.test_rmse = 0.5
+    assert Fitted.__repr__(fit) == "GibbsFit(rank 2, constant precision; test RMSE 0.5000)"
+    made = Variational(VARIANTS["no side, robust"], 2).fit(TRAIN)
+    assert Fitted.__repr__(made) == "VariationalFit(rank 2, robust precision)"
+    assert "posterior" not in vars(made)  # it was not made for this
 
 
 def test_explain_takes_the_posterior_alone():
     fit = fitted()
     assert "prediction" in explain(fit.posterior, 0, 0, None)
-
-
-@pytest.mark.parametrize("algorithm", [
-    Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40),
-    Variational(VARIANTS["no side"], updates=6), MAP(VARIANTS["no side"], penalty=1.0),
-])  # fmt: skip
-def test_replacing_what_is_known_moves_the_mean(algorithm):
-    fit = algorithm.fit(TRAIN)
-    user, items = TRAIN.users.values[1], TRAIN.items.values[:3]
-    new = Ratings.from_triplets(users=[user] * 3, items=items, ratings=[-9, -9, -9], scale=(-9, 9))
-    pair = [(user, items[0])]
-    before, after = (f.predict(pair)["mean"][0].as_py()
-                     for f in (fit, fit.fold_in(new, replace_known=True)))  # fmt: skip
-    assert after < before - 1
-
-
-def test_a_user_folded_into_an_estimate_is_at_the_minimum_of_its_energy():
-    """Ridge regression on the items, with the penalties of the estimate, whatever the scale."""
-    big = Ratings.from_triplets(
-        users=TRAIN.users.values[TRAIN.by_user.row_index],
-        items=TRAIN.items.values[TRAIN.by_user.index], ratings=10 * TRAIN.by_user.values,
-    )  # fmt: skip
-    for train, precision in ((TRAIN, "constant"), (big, "constant"), (big, "robust")):
-        model = replace(VARIANTS["no side"], precision=precision)
-        fit = MAP(model, penalty=2.0, bias_penalty=5.0).fit(train)
-        values = np.array([1.0, -2.0, 3.0]) * np.abs(train.values).max() / 3
-        new = Ratings.from_triplets(users=[700] * 3, items=train.items.values[:3], ratings=values)
-        y = fit.state.item.x[:, :3]
-        z = np.column_stack([np.ones(len(y)), y[:, 1:]])
-        left = values - fit.posterior.mean - y[:3, 0]
-        x = np.linalg.solve(z[:3].T @ z[:3] + np.diag([5.0, 2.0, 2.0]), z[:3].T @ left)
-        expected = fit.posterior.mean + y[:, 0] + z @ x
-        rated = train.by_item.counts > 0
-        pairs = [(700, item) for item in train.items.values]
-        found = fit.fold_in(new).predict(pairs)["mean"].to_numpy()
-        np.testing.assert_allclose(found[rated], expected[rated], rtol=1e-4, atol=1e-4)
-
-
-def test_users_folded_into_q_are_as_unsure_as_they_should_be():
-    """One rating leaves a user about whom less is known than about those with many."""
-    fit = Variational(VARIANTS["no side"], updates=6, keep=400).fit(TRAIN)
-    item = TRAIN.items.values[1]
-    new = Ratings.from_triplets(users=[700], items=TRAIN.items.values[:1], ratings=[1])
-    more = fit.fold_in(new).posterior
-    j = more.where("item", [item])
-    one = more.spread(more.where("user", [700]), j).doubt[0]
-    most = TRAIN.users.values[np.argmax(TRAIN.by_user.counts)]
-    assert one > more.spread(more.where("user", [most]), j).doubt[0]
 
 
 def test_users_by_series_and_frame():

@@ -208,7 +208,7 @@ def test_the_rotation_is_carried(order):
     # 4 standard errors of a share of so many test ratings, and 2 points for the approximation
     for level in (0.5, 0.8, 0.95):
         slack = 4 * np.sqrt(level * (1 - level) / len(test)) + 0.02
-        assert abs(found[f"coverage {level:g}"] - level) < slack
+        assert abs(found[f"coverage_{100 * level:.0f}"] - level) < slack
 
 
 def test_without_the_priors_nothing_fits_together(monkeypatch):
@@ -235,7 +235,7 @@ def test_saved_loaded_folded_in(tmp_path):
     new = Ratings.from_triplets(users=[5000, 5000], items=train.items.values[:2], ratings=[1, 5])
     more = fit.fold_in(new)
     table = more.predict([(5000, train.items.values[0]), (6000, train.items.values[0])])
-    assert table["known"].to_pylist() == ["hot", "new user"]
+    assert table["known"].to_pylist() == ["warm", "new user"]
     sd = table["sd"].to_numpy()
     assert sd[0] < sd[1]
 

@@ -66,7 +66,7 @@ def _users(fit: Any, asked: tuple[str, ...]) -> Any:
             f"--user {asked[users.index(None)]}: the users of this model are numbers, such as "
             f"{known[0]}; give one of them"
         )
-    for user, place in zip(users, fit.posterior.rated("user", users), strict=True):
+    for user, place in zip(users, fit.posterior.warm_row_of("user", users), strict=True):
         if place < 0:
             click.echo(
                 f"user {user!r} was not in training, and gets what most users like", err=True
@@ -146,7 +146,7 @@ def predict(
     fit = load_fit(model, threads)
     users, items = read_pairs(pairs, {"user": user, "item": item}, **layout)
     places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
-    asked = Pairs(users, items, places=places)
+    asked = Pairs(users, items, rows=places)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
     _show(table, out, as_json)
 

@@ -12,38 +12,105 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayesmf.data.columns import recognise
+from bayesmf.data.ids import Ids, to_arrow
 from bayesmf.data.ratings import Ratings
+from bayesmf.data.values import check_times
 from bayesmf.errors import DataError
+
+Index = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Whose rating of what is asked for, and the frame they came in, if they came in one."""
+    """Whose rating of what is asked for, perhaps when, and the frame that the question came in."""
 
     user: Any
     item: Any
-    like: Any = None
-    places: tuple[Any, Any] | None = None  # in a model, where they are known already
+    time: Any = None  # as it was given; ``seconds`` checks it
+    like: Any = None  # the frame, if there was one
+    rows: tuple[Index, Index] | None = None  # in the model's ids, where the caller knows them
+
+    def seconds(self) -> NDArray[np.int64] | None:
+        """Return the times as whole seconds since 1970, or None if there are none."""
+        if self.time is None:
+            return None
+        remedy = "correct it, or leave the column of times out"
+        return check_times(to_arrow(self.time, "time", _place), _place, remedy)
 
 
-def pairs_of(given: Any, user: str | int | None = None, item: str | int | None = None) -> Pairs:
-    """From a frame with a user and an item column, ratings, pairs, or two columns of an array."""
+class Cells(NamedTuple):
+    """Pairs by the numbers of their rows in a model; -1 stands for somebody it does not know."""
+
+    user: Index
+    item: Index
+    time: NDArray[np.int64] | None = None  # seconds since 1970
+
+    @classmethod
+    def of(cls, asked: Pairs | Ratings, users: Ids, items: Ids, *, timed: bool = True) -> Cells:
+        """Find the rows of pairs, or of ratings in their order.
+
+        - ``users``, ``items``: the ids of the model, whose positions are its rows.
+        - ``timed``: False leaves out the times, and does not look at them.
+        """
+        if isinstance(asked, Ratings):
+            rows = asked.by_user
+            times = rows.times if timed else None
+            return cls(
+                _renumber(asked.users, users, "user")[rows.row_index],
+                _renumber(asked.items, items, "item")[rows.index],
+                None if times is None else np.asarray(times, np.int64),
+            )
+        time = asked.seconds() if timed else None
+        if asked.rows is not None:
+            return cls(*asked.rows, time)
+        user = to_arrow(asked.user, "user", _place)
+        item = to_arrow(asked.item, "item", _place)
+        if len(user) != len(item):
+            raise DataError(f"{len(user)} users and {len(item)} items make no pairs; give as many")
+        return cls(users.index(user, "user ids"), items.index(item, "item ids"), time)
+
+    def take(self, span: Any) -> Cells:
+        """Return some of the cells, by a slice or a mask."""
+        time = None if self.time is None else self.time[span]
+        return Cells(self.user[span], self.item[span], time)
+
+
+def _place(row: int) -> str:
+    return f"pair {row + 1}"
+
+
+def _renumber(theirs: Ids, ours: Ids, what: str) -> Index:
+    """For each of their ids its position among ours; -1 where there is none."""
+    if theirs is ours:
+        return np.arange(len(ours), dtype=np.int32)
+    return ours.index(theirs.values, f"{what} ids")
+
+
+def pairs_of(
+    given: Any, user: str | int | None = None, item: str | int | None = None,
+    time: str | int | None = None,
+) -> Pairs:  # fmt: skip
+    """Read pairs from a frame, ratings, a list of (user, item), or two columns of an array.
+
+    Columns of a frame that are not named are recognised by their names; a time may be missing.
+    """
     if isinstance(given, Pairs):
         return given
     if isinstance(given, Ratings):
         table = given.to_arrow()
-        return Pairs(table["user"], table["item"])
+        return Pairs(table["user"], table["item"], given.by_user.times)
     try:
         frame = nw.from_native(given, eager_only=True)
     except TypeError:
-        return _plain(given)
-    roles = recognise([str(name) for name in frame.columns], {"user": user, "item": item},
-                      "the frame", ("user", "item"))  # fmt: skip
-    users, items = (frame.get_column(frame.columns[roles[r]]).to_arrow() for r in ("user", "item"))
-    return Pairs(users, items, given)
+        return _read_plain(given)
+    roles = recognise([str(name) for name in frame.columns],
+                      {"user": user, "item": item, "time": time}, "the frame",
+                      ("user", "item", "time"))  # fmt: skip
+    columns = {role: frame.get_column(frame.columns[k]).to_arrow() for role, k in roles.items()}
+    return Pairs(columns["user"], columns["item"], columns.get("time"), given)
 
 
-def _plain(given: Any) -> Pairs:
+def _read_plain(given: Any) -> Pairs:
     if isinstance(given, np.ndarray):
         if given.ndim != 2 or given.shape[1] != 2:
             raise DataError(
@@ -51,23 +118,39 @@ def _plain(given: Any) -> Pairs:
             )
         return Pairs(given[:, 0], given[:, 1])
     try:
-        pairs = [(user, item) for user, item in given]
+        if isinstance(given, str | Mapping):
+            raise TypeError
+        rows = [None if isinstance(pair, str) else tuple(pair) for pair in given]
+        user, item = [u for u, _ in rows], [i for _, i in rows]  # type: ignore[misc]
     except (TypeError, ValueError):
         raise DataError(
-            f"a {type(given).__name__} holds no pairs; give a frame with the columns user and "
-            "item, or a list of (user, item)"
+            f"{_shown(given)} holds no pairs; give a frame with the columns user and item, or a "
+            "list of (user, item)"
         ) from None
-    return Pairs([user for user, _ in pairs], [item for _, item in pairs])
+    return Pairs(user, item)
+
+
+def _shown(given: Any) -> str:
+    return f"{given!r}" if np.ndim(given) == 0 else f"the {type(given).__name__}"
 
 
 def users_of(given: Any) -> tuple[Any, Any]:
-    """Ids from one id, a list, a column or a frame with a user column, and the frame's kind."""
+    """Read ids from one id, a list, a column or a frame with a user column.
+
+    Returns the ids, and the frame or column they came in, if they came in one.
+    """
     if isinstance(given, str | int | np.integer):
         given = [given]
     try:
         native = nw.from_native(given, eager_only=True, allow_series=True)
     except TypeError:
-        return np.asarray(given), None
+        ids = np.asarray(given)
+        if ids.ndim != 1:
+            raise DataError(
+                f"{_shown(given)} is no list of users; give one id, a list of ids, or a frame with "
+                "the column user"
+            ) from None
+        return ids, None
     if isinstance(native, nw.Series):
         return native.to_numpy(), given
     names = [str(name) for name in native.columns]
@@ -75,32 +158,25 @@ def users_of(given: Any) -> tuple[Any, Any]:
     return native.get_column(native.columns[roles["user"]]).to_numpy(), given
 
 
-def frame_like(columns: Mapping[str, Any], like: Any = None) -> Any:
-    """A frame of the kind of another one; a pyarrow table where there is none."""
-    table = pa.table({name: _arrow(values) for name, values in columns.items()})
-    if like is None or isinstance(like, pa.Table):
+def frame_like(columns: Mapping[str, Any], like: Any = None, *, same_rows: bool = True) -> Any:
+    """Make a frame of the kind of ``like``, or a pyarrow table where there is none.
+
+    ``same_rows`` says that row k of the frame answers row k of ``like``: then a pandas frame has
+    the index of ``like``, so that its columns can be put beside those of ``like``.
+    """
+    table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
+    if like is None or isinstance(like, pa.Table | pa.ChunkedArray | pa.Array):
         return table
-    if isinstance(like, pa.ChunkedArray | pa.Array):
-        return table
-    backend = nw.get_native_namespace(nw.from_native(like, eager_only=True, allow_series=True))
-    return nw.from_arrow(table, backend=backend).to_native()
+    asked = nw.from_native(like, eager_only=True, allow_series=True)
+    frame = nw.from_arrow(table, backend=nw.get_native_namespace(asked)).to_native()
+    index = nw.maybe_get_index(asked) if same_rows else None
+    if index is not None:
+        frame.index = index
+    return frame
 
 
-def _arrow(values: Any) -> Any:
+def _to_arrow(values: Any) -> Any:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     text = isinstance(values, np.ndarray) and values.dtype.kind == "O"
     return pa.array(values.tolist() if text else values)
-
-
-class Cells(NamedTuple):
-    """Pairs by the numbers of their rows in a model; -1 stands for somebody it does not know."""
-
-    user: NDArray[np.int32]
-    item: NDArray[np.int32]
-    time: NDArray[Any] | None = None  # seconds since 1970
-
-    def take(self, span: Any) -> Cells:
-        """Some of the cells, by a slice or a mask."""
-        time = None if self.time is None else self.time[span]
-        return Cells(self.user[span], self.item[span], time)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +29,24 @@ class FrequencyBins:
     uppers: tuple[int, ...]
     totals: NDArray[np.int64]
 
+    def __post_init__(self) -> None:
+        uppers = tuple(self.uppers) if np.iterable(self.uppers) else (self.uppers,)
+        whole = all(isinstance(u, Integral) and not isinstance(u, bool) for u in uppers)
+        if not whole or any(low >= high for low, high in pairwise(uppers)):
+            raise DataError(
+                f"bins={self.uppers!r}: give whole numbers that rise, the most ratings of a user "
+                "in each bin, such as 10, 100"
+            )
+        object.__setattr__(self, "uppers", tuple(int(u) for u in uppers))
+
     @classmethod
     def of(
         cls, parts: Sequence[Ratings], test: Ratings, quantiles: Sequence[float] = PAPER
     ) -> FrequencyBins:
-        """Cut where the paper does, on any data; ``parts`` are all ratings, the test's included.
+        """Cut where the paper does, on any data.
 
-        The quantiles are weighted by test rating, not by user, and equal ones are one.
+        ``parts`` are all ratings, the test's included. The quantiles are weighted by test rating,
+        not by user, and equal ones count once.
         """
         return cls.at_quantiles(totals_of(parts, test), quantiles)
 
@@ -41,7 +54,7 @@ class FrequencyBins:
     def at_quantiles(
         cls, totals: NDArray[np.int64], quantiles: Sequence[float] = PAPER
     ) -> FrequencyBins:
-        """The same from the user's total for every test rating."""
+        """Cut there, given the user's total for every test rating."""
         if not len(totals):
             raise DataError("there are no test ratings to sort by user frequency; hold some out")
         cuts = np.quantile(totals, quantiles, method="inverted_cdf")
@@ -50,11 +63,11 @@ class FrequencyBins:
 
     @property
     def labels(self) -> list[str]:
-        """As the paper writes them: <=25, 26-71, ..., 838+."""
+        """The bins as the paper writes them: <=25, 26-71, ..., 838+."""
         if not self.uppers:
             return ["all"]
         first = [f"<={self.uppers[0]}"]
-        spans = zip(self.uppers, self.uppers[1:], strict=False)
+        spans = pairwise(self.uppers)
         middle = [f"{low + 1}-{high}" if high > low + 1 else f"{high}" for low, high in spans]
         return [*first, *middle, f"{self.uppers[-1] + 1}+"]
 
@@ -76,12 +89,12 @@ class FrequencyBins:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Test ratings, bin by bin."""
+        """The number of test ratings, bin by bin."""
         return np.bincount(self.index, minlength=len(self.labels))
 
 
 def totals_of(parts: Sequence[Ratings], test: Ratings) -> NDArray[np.int64]:
-    """For every test rating, how many ratings its user has in all parts together."""
+    """Count, for every test rating, the ratings of its user in all parts together."""
     counts = np.zeros(test.n_users, np.int64)
     for part in parts:
         if part.users != test.users:

@@ -35,18 +35,20 @@ def crps(values: Array, mean: Array, sd: Array) -> Array:
 
 
 def scores(values: Array, bins: FrequencyBins, mean: Array, variance: Array) -> dict[str, Any]:
-    """RMSE, MAE, log score, CRPS and coverage of Gaussian predictions."""
+    """Return RMSE, MAE, log score, CRPS and coverage of Gaussian predictions.
+
+    The keys are ``rmse``, ``mae``, ``log_score``, ``crps``, ``coverage_50``, ``coverage_80`` and
+    ``coverage_95``; ``by_bin`` has the same keys, with a list of one number for each bin.
+    """
     sd = np.sqrt(variance)
     error = mean - values
     measured = {
         "mae": np.abs(error),
         "log_score": log_score(values, mean, sd),
         "crps": crps(values, mean, sd),
-        **{
-            f"coverage_{100 * level:.0f}": inside(values, mean, sd, level).astype(float)
-            for level in LEVELS
-        },
     }
+    for level in LEVELS:
+        measured[f"coverage_{100 * level:.0f}"] = inside(values, mean, sd, level).astype(float)
     facts: dict[str, Any] = {
         "rmse": float(np.sqrt(np.mean(error**2))),
         "by_bin": {"rmse": bins.rmse(error).tolist()},

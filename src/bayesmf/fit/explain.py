@@ -20,6 +20,8 @@ def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) 
     """The parts of one prediction, draw by draw (or at the centre); they add up to it.
 
     mean + user bias + item bias + U_i'T_j + offset_i'T_j
+
+    Without what the user rated, own features and designs cannot be told apart.
     """
     found: dict[str, list[float]] = {}
     data = None if rated is None else Data.of(rated, posterior.model, posterior.mean).user
@@ -32,10 +34,10 @@ def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) 
             offset = state.user.offset[user]
         values = {
             "mean": posterior.mean,
-            "user bias": x[0] - offset[0],
-            "item bias": y[0],
-            "own features": float((x[1:size] - offset[1:]) @ y[1:size]),
-            "side features": float(offset[0] + offset[1:] @ y[1:size]),
+            "user_bias": x[0] - offset[0],
+            "item_bias": y[0],
+            "own_features": float((x[1:size] - offset[1:]) @ y[1:size]),
+            "designs": float(offset[0] + offset[1:] @ y[1:size]),
         }
         for name, value in values.items():
             found.setdefault(name, []).append(float(value))
@@ -58,8 +60,8 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
 
     x_i = P_i^-1 [ Lambda (mu + offset_i) + tau alpha_i sum_k beta_k z_k (r_ik - mean - eta_k) ]
 
-    so rating k adds z_j' P_i^-1 tau alpha_i beta_k z_k (r_ik - mean - eta_k), and by its side
-    features, when there are some, z_j' P_i^-1 Lambda c_i W_k.
+    so rating k adds z_j' P_i^-1 tau alpha_i beta_k z_k (r_ik - mean - eta_k), and by a
+    rated-set design z_j' P_i^-1 Lambda c_i W_k.
     """
     model, size = posterior.model, posterior.model.size
     rows = rated.by_user
@@ -68,7 +70,7 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
     total = np.zeros(len(which))
     own = model.has_own("user")
     free = slice(0, size if own else 1)
-    c = float(max(len(which), 1)) ** -model.user_designs[0].power if model.user_designs else 0.0
+    matrices = Data.of(rated, model, posterior.mean).user.matrices
     count = 0
     for state in _states(posterior):
         count += 1
@@ -87,12 +89,12 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
         lever = np.zeros(size)
         lever[free] = np.linalg.solve(P[free, free], goal[free])
         added = weight * (z @ lever) * (values - posterior.mean - other.x[which, 0])
-        if me.shifts:
-            first = model.first_shifted
-            direct = prior @ lever
-            if not own:  # S is the offset itself, and the bias makes room for it
-                direct = goal - lever[0] * weight @ z
-            added += c * me.shifts[0].W[which, first:] @ direct[first:]
+        first, direct = model.first_shifted, prior @ lever
+        if not own:  # S is the offset itself, and the bias makes room for it
+            direct = goal - lever[0] * weight @ z
+        for matrix, shift in zip(matrices, me.shifts, strict=True):
+            if matrix.rows is None:  # a rated set
+                added += matrix.scale[user] * shift.W[which, first:] @ direct[first:]
         total += added
     return total / count
 
@@ -103,20 +105,20 @@ def explain(
     """Parts of a prediction with their spread, and the ratings that matter most to it."""
     parts = parts_of(posterior, user, item, rated)
     if rated is None and posterior.model.user_designs:  # what was rated is not at hand
-        parts["features"] = parts.pop("own features") + parts.pop("side features")
-    told: dict[str, Any] = {
+        parts["features"] = parts.pop("own_features") + parts.pop("designs")
+    out: dict[str, Any] = {
         "prediction": float(sum(values.mean() for values in parts.values())),
         "parts": {name: {"mean": float(values.mean()), "sd": float(values.std())}
                   for name, values in parts.items()},
     }  # fmt: skip
-    if rated is not None:
+    if rated is not None and not posterior.model.responds:
         rows = rated.by_user
         span = slice(rows.starts[user], rows.starts[user + 1])
         added = shares(posterior, user, item, rated)
         order = np.argsort(-np.abs(added), kind="stable")[:most]
-        told["ratings"] = [
+        out["ratings"] = [
             {"item": rated.items.values.item(int(rows.index[span][k])),
              "rating": float(rows.values[span][k]), "adds": float(added[k])}
             for k in order
         ]  # fmt: skip
-    return told
+    return out

@@ -7,7 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,27 +30,80 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
 from bayesmf.fit.posterior import Posterior
-from bayesmf.model.spec import Model
+from bayesmf.model.data import column_counts, design_matrices
+from bayesmf.model.designs import RatedSet, SideFacts
+from bayesmf.model.spec import Hyper, Model
 from bayesmf.model.state import shift_names
 
-FORMAT = 1
-FACTS, ARRAYS, USERS, ITEMS, SEEN = (
-    "model.json", "arrays.safetensors", "users.txt", "items.txt", "ratings.parquet",
-)  # fmt: skip
+FORMAT = 2
+OLDEST = 1  # the first format that is still read; it has no held-out ratings and no order of traces
+FACTS, ARRAYS, USERS, ITEMS = "model.json", "arrays.safetensors", "users.txt", "items.txt"
+TRAIN, HELD_OUT = "ratings.parquet", "held_out.parquet"
+PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT)
 INSIDE = "model"  # the folder of the model in the folder of a fit
 MOST = 1 << 40  # bytes that a file inside an archive may claim to have
 
 
+NAMES_1 = {
+    "mean": "mu", "precision": "Lambda", "noise": "alpha", "spread": "scale", "W_mean": "mu_W",
+    "W_precision": "Lambda_W",
+}  # fmt: skip
+"""What arrays were called in format 1."""
+
+
+def _model_of_format_1(facts: Mapping[str, Any]) -> Model:
+    """The model that a file of format 1 describes by its features and whom they shift."""
+    old = dict(facts)
+    hyper = dict(old["hyper"])
+    if isinstance(hyper["feature_scale"], list):
+        hyper["feature_scale"] = tuple(hyper["feature_scale"])
+    prior = hyper.pop("precision_shape"), hyper.pop("precision_rate")
+    design = (RatedSet(old["side_power"]),) if "side" in old["features"].split("-") else ()
+    if old["features"] in ("none", "user-item"):
+        design = ()
+    return Model(
+        rank=old["rank"],
+        user_designs=design if old["side_of"] in ("user", "both") else (),
+        item_designs=design if old["side_of"] in ("item", "both") else (),
+        own_features=old["features"] != "side-only",
+        precision=old["precision"],
+        precision_prior=prior,
+        bounds=tuple(old["bounds"]),
+        prior=old["prior"],
+        bias=old["bias"],
+        hyper=Hyper(**hyper),
+    )
+
+
+def _arrays_of_format_1(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays of a file of format 1 by their present names; W without rows is left out."""
+    out = {}
+    for name, values in arrays.items():
+        before, dot, last = name.rpartition(".")
+        if name.startswith("trace."):
+            out[name] = values
+        elif last in ("W", "W_mean", "W_precision") and not arrays[f"{before}.W"].shape[-2]:
+            continue
+        else:
+            out[f"{before}{dot}{NAMES_1.get(last, last)}"] = values
+    return out
+
+
 def save(
-    posterior: Posterior, path: str | Path, traces: Mapping[str, NDArray[Any]] | None = None,
-    facts: Mapping[str, Any] | None = None, with_ratings: bool = False, overwrite: bool = False,
-) -> None:  # fmt: skip
+    posterior: Posterior,
+    path: str | Path,
+    traces: Mapping[str, NDArray[Any]] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    without_ratings: bool = False,
+    overwrite: bool = False,
+) -> None:
     """Write a folder, or one file if the path ends in .zip; it appears whole or not at all.
 
-    The training ratings are inside only with ``with_ratings``.
+    The ratings that the posterior holds, training and held out, are inside unless they are left
+    out with ``without_ratings``.
     """
     path = Path(path)
-    files = _files(posterior, traces or {}, facts or {}, with_ratings)
+    files = _make_files(posterior, traces or {}, facts or {}, without_ratings)
     check_place_of(path, overwrite)
     if path.suffix == ".zip":
         with whole_file(path) as made, zipfile.ZipFile(made, "w") as archive:
@@ -75,13 +128,15 @@ def check_place_of(path: Path, overwrite: bool = False) -> None:
 def is_model(folder: Path) -> bool:
     """Whether a folder holds a model, and nothing else."""
     names = {entry.name for entry in folder.iterdir()}
-    return FACTS in names and names <= {FACTS, ARRAYS, USERS, ITEMS, SEEN}
+    return FACTS in names and names <= set(PARTS)
 
 
-def _files(
-    posterior: Posterior, traces: Mapping[str, NDArray[Any]], facts: Mapping[str, Any],
-    with_ratings: bool,
-) -> dict[str, bytes]:  # fmt: skip
+def _make_files(
+    posterior: Posterior,
+    traces: Mapping[str, NDArray[Any]],
+    facts: Mapping[str, Any],
+    without_ratings: bool,
+) -> dict[str, bytes]:
     from safetensors.numpy import save as to_bytes
 
     arrays: dict[str, NDArray[Any]] = {f"draws.{k}": v for k, v in posterior.draws.items()}
@@ -94,31 +149,35 @@ def _files(
         USERS: _ids_text(posterior.users),
         ITEMS: _ids_text(posterior.items),
     }
-    if with_ratings:
-        if posterior.seen is None:
-            raise DataError("the training ratings are not at hand; leave them out")
-        from pyarrow import parquet
-
-        file = io.BytesIO()
-        parquet.write_table(posterior.seen.to_arrow(), file)
-        files[SEEN] = file.getvalue()
-    told = {
+    for name, ratings in ((TRAIN, posterior.train), (HELD_OUT, posterior.held_out)):
+        if ratings is not None and not without_ratings:
+            files[name] = _to_parquet(ratings)
+    document = {
         "format": FORMAT,
         "version": bayesmf.__version__,
         "model": posterior.model.to_dict(),
         "scale": asdict(posterior.scale),
         "mean": posterior.mean,
         "ids": {"user": posterior.users.kind, "item": posterior.items.kind},
+        "traces": list(traces),  # in their order, which the arrays do not keep
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "facts": dict(facts),
     }
-    return {**files, FACTS: (to_json(told, indent=1) + "\n").encode()}
+    return {**files, FACTS: (to_json(document, indent=1) + "\n").encode()}
+
+
+def _to_parquet(ratings: Ratings) -> bytes:
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    parquet.write_table(ratings.to_arrow(), file)
+    return file.getvalue()
 
 
 def _ids_text(ids: Ids) -> bytes:
-    """One id a line; line ends inside an id are escaped as JSON has it."""
-    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in ids.values.tolist()
-                   ).encode()  # fmt: skip
+    """Write one id a line; line ends inside an id are escaped as JSON has it."""
+    lines = (json.dumps(value, ensure_ascii=False) + "\n" for value in ids.values.tolist())
+    return "".join(lines).encode()
 
 
 class _Bad(Exception):
@@ -126,7 +185,7 @@ class _Bad(Exception):
 
 
 def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
-    """The posterior, the facts and the traces of a saved fit, or one sentence why not."""
+    """Read the posterior, the facts and the traces of a saved fit, or say in a sentence why not."""
     path = Path(path)
     if not path.exists():
         raise DataError(
@@ -136,20 +195,19 @@ def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray
     if not (path / FACTS).exists() and (path / INSIDE / FACTS).exists():
         path = path / INSIDE
     try:
-        return _load(_contents(path))
+        return _parse_files(_read_files(path))
     except _Bad as error:
         raise DataError(f"{path}: {error}; get the model again, or fit it anew") from None
 
 
-def _contents(path: Path) -> dict[str, bytes]:
-    known = (FACTS, ARRAYS, USERS, ITEMS, SEEN)
+def _read_files(path: Path) -> dict[str, bytes]:
     try:
         if path.is_dir():
-            return {name: (path / name).read_bytes() for name in known if (path / name).is_file()}
+            return {name: (path / name).read_bytes() for name in PARTS if (path / name).is_file()}
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            if len(set(names)) != len(names) or not set(names) <= set(known):
-                odd = next((n for n in names if n not in known), "one name twice")
+            if len(set(names)) != len(names) or not set(names) <= set(PARTS):
+                odd = next((n for n in names if n not in PARTS), "one name twice")
                 raise _Bad(f"holds {odd!r}, which is no part of a model")
             if any(info.file_size > MOST for info in archive.infolist()):
                 raise _Bad("claims to hold an impossible size")
@@ -161,21 +219,21 @@ def _contents(path: Path) -> dict[str, bytes]:
         raise _Bad(f"is damaged ({error})") from None
 
 
-def _load(
+def _parse_files(
     files: Mapping[str, bytes],
 ) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     if FACTS not in files:
         raise _Bad(f"has no {FACTS}")
     try:
-        told = json.loads(files[FACTS].decode())
-        number = told["format"]
+        document = json.loads(files[FACTS].decode())
+        number = document["format"]
     except (ValueError, KeyError, TypeError):
         raise _Bad(f"{FACTS} is damaged") from None
-    if number != FORMAT:
-        newer = isinstance(number, int) and number > FORMAT
-        raise _Bad(f"is of format {number!r}, " + ("newer than this version reads" if newer else
-                                                   "which there never was"))  # fmt: skip
-    sums = told.get("sha256")
+    if type(number) is not int or not OLDEST <= number <= FORMAT:
+        newer = type(number) is int and number > FORMAT
+        why = "newer than this version reads" if newer else "which there never was"
+        raise _Bad(f"is of format {number!r}, {why}")
+    sums = document.get("sha256")
     if not isinstance(sums, dict) or not {ARRAYS, USERS, ITEMS} <= set(sums):
         raise _Bad(f"{FACTS} is damaged")
     for name, expected in sums.items():
@@ -184,7 +242,7 @@ def _load(
         if hashlib.sha256(files[name]).hexdigest() != expected:
             raise _Bad(f"{name} is not what was saved")
     try:
-        return _parse(told, files)
+        return _parse(document, files)
     except _Bad:
         raise
     except Exception as error:  # whatever else a forged file may say
@@ -192,40 +250,64 @@ def _load(
 
 
 def _parse(
-    told: dict[str, Any], files: Mapping[str, bytes]
+    document: dict[str, Any], files: Mapping[str, bytes]
 ) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     from safetensors.numpy import load as from_bytes
 
-    model = Model.from_dict(told["model"])
-    users, items = (_ids(files[name], told["ids"][side])
-                    for name, side in ((USERS, "user"), (ITEMS, "item")))  # fmt: skip
+    first = document["format"] == 1
+    model = (_model_of_format_1 if first else Model.from_dict)(document["model"])
+    users = _parse_ids(files[USERS], document["ids"]["user"])
+    items = _parse_ids(files[ITEMS], document["ids"]["item"])
     arrays = from_bytes(files[ARRAYS])
+    arrays = _arrays_of_format_1(arrays) if first else arrays
     groups: dict[str, dict[str, Any]] = {"draws": {}, "centre": {}, "trace": {}}
     for name, values in arrays.items():
         group, _, rest = name.partition(".")
         if group in groups:
             groups[group][rest] = values
-    _check(model, len(users), len(items), groups["draws"], groups["centre"])
     counts = arrays["user.counts"], arrays["item.counts"]
     if [len(c) for c in counts] != [len(users), len(items)]:
         raise _Bad("its counts are of other users or items")
-    mean = float(told["mean"])
+    sides = SideFacts("user", users, counts[0]), SideFacts("item", items, counts[1])
+    _check(model, *sides, groups["draws"], groups["centre"])
+    mean = float(document["mean"])
     if not np.isfinite(mean):
         raise _Bad("its mean rating is no number")
-    seen = None
-    if SEEN in files and SEEN in told["sha256"]:
-        from pyarrow import parquet
-
-        table = parquet.read_table(pa.BufferReader(files[SEEN]))
-        seen = Ratings.from_frame(table).onto(users, items)
+    order = document.get("traces", list(groups["trace"]))
+    if set(order) != set(groups["trace"]):
+        raise _Bad("its traces are not those it lists")
+    scale = Scale(**document["scale"])
+    train, held_out = (
+        _parse_ratings(files[name], users, items, scale) if name in document["sha256"] else None
+        for name in (TRAIN, HELD_OUT)
+    )
     posterior = Posterior(
-        model, users, items, Scale(**told["scale"]), mean, groups["draws"], counts[0], counts[1],
-        groups["centre"] or None, seen,
-    )  # fmt: skip
-    return posterior, dict(told["facts"]), groups["trace"]
+        model,
+        users,
+        items,
+        scale,
+        mean,
+        groups["draws"],
+        counts[0],
+        counts[1],
+        groups["centre"] or None,
+        train,
+        held_out,
+    )
+    return posterior, dict(document["facts"]), {name: groups["trace"][name] for name in order}
 
 
-def _ids(content: bytes, kind: str) -> Ids:
+def _parse_ratings(content: bytes, users: Ids, items: Ids, scale: Scale) -> Ratings:
+    from pyarrow import parquet
+
+    table = parquet.read_table(pa.BufferReader(content))
+    if not table.num_rows:
+        none = np.empty(0, np.int32)
+        return Ratings.from_sorted(users, items, none, none, np.empty(0), None, scale)
+    return replace(Ratings.from_frame(table).onto(users, items), scale=scale)
+
+
+def _parse_ids(content: bytes, kind: str) -> Ids:
     values = [json.loads(line) for line in content.decode().split("\n")[:-1]]
     wanted = int if kind == "integer" else str
     if not all(type(value) is wanted for value in values):
@@ -236,20 +318,21 @@ def _ids(content: bytes, kind: str) -> Ids:
     return ids
 
 
-def _check(model: Model, users: int, items: int, draws: dict[str, Any], centre: Any) -> None:
+def _check(
+    model: Model, users: SideFacts, items: SideFacts, draws: dict[str, Any], centre: Any
+) -> None:
     size = model.size
-    rows = {"user": (users, items), "item": (items, users)}
     shapes: dict[str, tuple[int, ...]] = {"tau": (1,), "sweep": (1,)}
-    for name in ("user", "item"):
-        mine, others = rows[name]
-        shapes.update({
-            f"{name}.x": (mine, size), f"{name}.mu": (size,), f"{name}.Lambda": (size, size),
-            f"{name}.alpha": (mine,), f"{name}.scale": (mine,),
-        })  # fmt: skip
-        for number, _ in enumerate(model.designs(name)):  # type: ignore[arg-type]
+    for mine, other in ((users, items), (items, users)):
+        side, rows = mine.name, len(mine.ids)
+        shapes.update({f"{side}.x": (rows, size), f"{side}.mu": (size,)})
+        shapes.update({f"{side}.Lambda": (size, size), f"{side}.alpha": (rows,)})
+        shapes[f"{side}.scale"] = (rows,)
+        for number, counts in enumerate(column_counts(design_matrices(model, mine), other.counts)):
             called = shift_names(number)
-            shapes.update({f"{name}.{called['W']}": (others, size), f"{name}.{called['mu']}": (size,),
-                           f"{name}.{called['Lambda']}": (size, size)})  # fmt: skip
+            shapes.update({f"{side}.{called['W']}": (len(counts), size)})
+            shapes.update({f"{side}.{called['mu']}": (size,)})
+            shapes.update({f"{side}.{called['Lambda']}": (size, size)})
     count = len(draws["tau"]) if "tau" in draws else 0
     if not count:
         raise _Bad("it holds no draws")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from bayesmf.data.ids import to_arrow
-from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, users_of
+from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
@@ -20,18 +19,25 @@ from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fit import files as model_files
 from bayesmf.fit.explain import explain
-from bayesmf.fit.posterior import Posterior
-from bayesmf.fit.recommend import RankBy, recommend
+from bayesmf.fit.fold_in import add_rows
+from bayesmf.fit.posterior import Posterior, check_on_scale
+from bayesmf.fit.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
 from bayesmf.machine import check_threads, using
 from bayesmf.model.designs import Name
+from bayesmf.model.spec import Model
 
-Index = NDArray[np.int32]
 KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
 
 
 class Fitted:
-    """Predictions, recommendations, new users, evaluation, files; from draws of the parameters."""
+    """A fit: it predicts, recommends, explains, takes in new users, is evaluated and saved.
+
+    Methods that return a frame return one of the same kind as the frame they were given: pandas,
+    polars or pyarrow. If they were given a list, an array, ``Ratings`` or nothing, they return a
+    pyarrow table (which has ``to_pandas()``). Where row k of the answer belongs to row k of a
+    pandas frame, the answer has the index of that frame.
+    """
 
     posterior: Posterior
     threads: int | None = None
@@ -42,203 +48,250 @@ class Fitted:
     def _facts(self) -> Mapping[str, Any]:
         return {}
 
-    def _where(self, pairs: Pairs) -> tuple[Index, Index]:
-        if pairs.places is not None:
-            return pairs.places
-        users = to_arrow(pairs.user, "user", lambda row: f"pair {row + 1}")
-        items = to_arrow(pairs.item, "item", lambda row: f"pair {row + 1}")
-        if len(users) != len(items):
-            raise DataError(f"{len(users)} users and {len(items)} items make no pairs")
-        return self.posterior.rated("user", users), self.posterior.rated("item", items)
+    def __repr__(self) -> str:
+        model: Model | None = getattr(self, "model", None)  # not that of the posterior: it may
+        error: float | None = getattr(self, "test_rmse", None)  # have to be made first
+        told = [] if model is None else [f"rank {model.rank}, {model.precision} precision"]
+        told += [] if error is None else [f"test RMSE {error:.4f}"]
+        return f"{type(self).__name__}({'; '.join(told)})"
 
     def predict(
         self, pairs: Any, *, quantiles: Sequence[float] = (0.05, 0.95), clip: bool = False
     ) -> Any:
-        """Expected ratings of pairs, and how far from them a rating may be.
+        """Predict the ratings of pairs, and how far from the prediction a rating may be.
 
-        ``pairs`` is a frame with a user and an item column, a list of (user, item), an array of two
-        columns, or ratings. Back comes a frame of the same kind (a pyarrow table if there was
-        none), in the order of the pairs, with the columns
+        - ``pairs``: a frame with a user and an item column, a list of (user, item), an array of two
+          columns, or ``Ratings``.
+        - ``quantiles``: the probabilities for which the prediction has a column.
+        - ``clip``: cut means and quantiles to the scale.
 
-        - ``user``, ``item``: as they were given.
+        Returns a frame of the same kind as ``pairs``, in the same order, with the columns
+
+        - ``user``, ``item``: the ids as they were given.
         - ``mean``: the expected rating.
-        - ``sd``: the standard deviation of a rating: what is not known of the user and the item,
-          and the noise.
-        - ``q05``, ``q95``, or whatever ``quantiles`` asks for: those of a Gaussian with this mean
-          and sd.
-        - ``known``: "warm", "new user", "new item" or "new". Who was not in training is at the
-          prior, and wide.
-
-        ``clip`` cuts means and quantiles to the scale.
+        - ``sd``: the standard deviation of a rating, from what is not known of the user and the
+          item, and from the noise.
+        - ``q05``, ``q95``, or what ``quantiles`` asks for: quantiles of the predictive
+          distribution, which is a Gaussian under the default likelihood.
+        - ``known``: "warm", "new user", "new item" or "new". Users and items not seen in training
+          get the prior predictive, which is wide.
         """
         asked = pairs_of(pairs)
-        user, item = self._where(asked)
+        if not np.iterable(quantiles):
+            raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
+        cells = self.posterior.cells(asked)
         with using(self.threads):
-            spread = self.posterior.moments(Cells(user, item))
-        columns: dict[str, Any] = {"user": asked.user, "item": asked.item, "mean": spread.mean,
-                                   "sd": spread.sd}  # fmt: skip
+            found = self.posterior.predictive(cells)
+        columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
+        columns |= {"mean": found.mean, "sd": found.sd}
         for quantile in quantiles:
             if not 0 < quantile < 1:
                 raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
             name = f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
-            columns[name] = spread.mean + ndtri(quantile) * spread.sd
+            columns[name] = found.quantile(quantile)
         if clip:
             scale = self.posterior.scale
             for name, values in columns.items():
                 if name not in ("user", "item", "sd"):
                     columns[name] = np.clip(values, scale.low, scale.high)
-        columns["known"] = KNOWN[(user < 0) + 2 * (item < 0)]
+        columns["known"] = KNOWN[(cells.user < 0) + 2 * (cells.item < 0)]
         return frame_like(columns, asked.like)
 
     def probabilities(self, pairs: Any) -> Any:
-        """The probability of every rating of a scale with steps; a mixture over the draws.
+        """Predict the probability of every rating of a scale with steps; a mixture over the draws.
 
-        Takes what ``predict`` takes, and gives a frame with the columns ``user``, ``item`` and one
-        for each rating of the scale: ``p1``, ``p2``, ... or ``p0.5``, ``p1``, ... They add up to 1.
+        ``pairs`` is what ``predict`` takes. Returns a frame of the same kind with the columns
+        ``user``, ``item`` and one for each rating of the scale: ``p1``, ``p2``, ... or ``p0.5``,
+        ``p1``, ... They add up to 1.
         """
         asked = pairs_of(pairs)
-        user, item = self._where(asked)
+        cells = self.posterior.cells(asked)
         with using(self.threads):
-            found = self.posterior.probabilities(Cells(user, item))
+            found = self.posterior.probabilities(cells)
         columns = {f"p{level:g}": found[:, k] for k, level in enumerate(self.posterior.levels)}
         return frame_like({"user": asked.user, "item": asked.item, **columns}, asked.like)
 
     def recommend(
-        self, users: Any = None, n: int = 10, *, rank_by: RankBy = "mean",
-        exclude_seen: bool = True, seen: Ratings | None = None, items: Any = None, seed: int = 0,
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        rank_by: RankBy = "mean",
+        exclude_seen: bool = True,
+        seen: Any = None,
+        items: Any = None,
+        seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Any:  # fmt: skip
-        """The best ``n`` items of each user.
+    ) -> Any:
+        """Recommend the best ``n`` items to each user.
 
-        - ``users``: one id, a list, a column, or a frame with a user column; all users if none. Who
-          was not in training gets what most users like.
+        - ``users``: one id, a list, a column, or a frame with a user column; all users if None.
+          Users not seen in training get what most users like.
         - ``rank_by``: "mean", the expected rating; "lower", one standard deviation of the
           prediction below it; "thompson", one draw for each user, chosen by ``seed``.
-        - ``exclude_seen``, ``seen``: items that the user rated in training, or in the ratings
-          ``seen`` if they are given, are left out.
-        - ``items``: the ids that may be recommended; all items if none.
-        - ``progress``: called with the users done and the users in all.
+        - ``exclude_seen``: leave out what a user has rated, in training or in the ratings that were
+          held out from it.
+        - ``seen``: ratings, or pairs as ``predict`` takes them, to leave out instead of those. They
+          may be of users that the fit does not know.
+        - ``items``: the ids of the items that may be recommended; all items if None.
+        - ``progress``: called with the number of users done and of all users.
 
-        Back comes a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score``
-        (what was ranked by), user after user, with fewer rows where fewer items are left.
+        Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
+        items are ranked by), user after user, with fewer rows for a user who has fewer items left.
+        It is of the same kind as ``users``, with an index of its own.
         """
+        check_whole("n", n)
+        check_rank_by(rank_by)
         posterior = self.posterior
         asked, like = (posterior.users.values, None) if users is None else users_of(users)
-        where = posterior.rated("user", asked)
-        rated = seen.onto(posterior.users, posterior.items) if seen is not None else posterior.seen
-        if exclude_seen and rated is None:
+        rows = posterior.warm_row_of("user", asked)
+        parts = self._seen(seen) if exclude_seen else []
+        left_out = [Seen.of(posterior, asked, part) for part in parts]
+        candidates = None
+        if items is not None:
+            candidates = np.unique(posterior.row_of("item", items))
+            candidates = candidates[candidates >= 0]
+        with using(self.threads):
+            best, score = recommend(
+                posterior, rows, n, rank_by, left_out, candidates, seed, progress
+            )
+        row, column = np.nonzero(best >= 0)
+        columns = {
+            "user": np.asarray(asked)[row],
+            "rank": column + 1,
+            "item": posterior.items.values[best[row, column]],
+            "score": score[row, column],
+        }
+        return frame_like(columns, like, same_rows=False)
+
+    def _seen(self, given: Any) -> list[Ratings]:
+        """Return the ratings to leave out of recommendations: those given, or those of the fit."""
+        if isinstance(given, Ratings):
+            return [given]
+        if given is not None:
+            pairs = pairs_of(given)
+            if not len(pairs.user):
+                return []
+            zeros = np.zeros(len(pairs.user))
+            return [
+                Ratings.from_triplets(
+                    users=pairs.user, items=pairs.item, ratings=zeros, duplicates="last"
+                )
+            ]
+        train, held_out = self.posterior.train, self.posterior.held_out
+        if train is None:
             raise DataError(
                 "the training ratings are not at hand to leave out what was rated; give them "
                 "(seen=, --seen), or keep what was rated in (exclude_seen=False, --with-seen)"
             )
-        candidates = None
-        if items is not None:
-            candidates = np.unique(posterior.where("item", items))
-            candidates = candidates[candidates >= 0]
-        with using(self.threads):
-            best, score = recommend(posterior, where, n, rank_by, rated if exclude_seen else None,
-                                    candidates, seed, progress)  # fmt: skip
-        row, column = np.nonzero(best >= 0)
-        columns = {
-            "user": np.asarray(asked)[row], "rank": column + 1,
-            "item": posterior.items.values[best[row, column]], "score": score[row, column],
-        }  # fmt: skip
-        return frame_like(columns, like)
+        return [train] if held_out is None else [train, held_out]
 
     def fold_in(
         self, ratings: Any, side: Name = "user", *, replace_known: bool = False, seed: int = 0
     ) -> SavedFit:
-        """A fit with new users (or items) in it, each given their ratings; nothing is refitted.
+        """Return a fit with new users (or items) in it, each given their ratings.
+
+        Nothing is refitted, and this fit does not change.
 
         - ``ratings``: of the new users: ``Ratings``, or a frame with user, item and rating. Ratings
-          of items that the fit does not know are left out.
+          of items that the fit does not know are left out; a rating off the scale is refused.
         - ``side``: "item" takes in new items by the ratings that known users gave them.
-        - ``replace_known``: a user who is known already is refused, or with this known by these
-          ratings alone from now on.
+        - ``replace_known``: a user who is known already is refused; with True, they are known by
+          these ratings alone from now on.
         - ``seed``: of the draws.
 
-        The fit itself does not change. The new one does not hold the training ratings: give
-        ``recommend`` what was rated as ``seen``.
+        The new fit holds the ratings that this fit holds, and the new ones.
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
         with using(1 if len(ratings) < FEW else self.threads):
-            posterior = self.posterior.fold_in(
-                ratings, side, replace_known=replace_known, seed=seed
+            posterior = add_rows(
+                self.posterior, ratings, side, replace_known=replace_known, seed=seed
             )
-        return SavedFit(posterior, dict(self._traces()), dict(self._facts()), self.threads)
+        facts = {name: fact for name, fact in self._facts().items() if name != "test_rmse"}
+        return SavedFit(posterior, dict(self._traces()), facts, self.threads)
 
     def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:
-        """How good predictions and their intervals are, overall and by how much the user rated.
+        """Measure the errors of predictions and the coverage of their intervals.
 
-        ``test`` is ``Ratings`` or a frame with user, item and rating. The keys are ``rmse``,
-        ``mae``, ``log score`` (more is better), ``crps`` (less is better), ``coverage 0.5``,
-        ``coverage 0.8`` and ``coverage 0.95`` (the share of test ratings inside the central
-        interval of that probability), and ``by user frequency``: a list with the same for each bin
-        of users, its ``user ratings`` (training and test together) and its number of
-        ``test ratings``. The bins are the paper's quantiles, or those whose largest numbers of
-        ratings ``bins`` lists.
+        - ``test``: ``Ratings``, or a frame with user, item and rating. A rating off the scale of
+          the fit is refused.
+        - ``bins``: the largest number of ratings of a user in each bin, rising; the last bin has no
+          end. The bins are the paper's quantiles if None.
+
+        The keys are ``rmse``, ``mae``, ``log_score`` (more is better), ``crps`` (less is better),
+        ``coverage_50``, ``coverage_80`` and ``coverage_95`` (the share of test ratings inside the
+        central interval of that probability), and ``by_user_frequency``: a list with the same for
+        each bin of users, its ``user_ratings`` (training and test together) and its number of
+        ``test_ratings``.
         """
         if not isinstance(test, Ratings):
             test = Ratings.from_frame(test)
         posterior, rows = self.posterior, test.by_user
-        user = posterior.rated("user", test.users.values)
-        item = posterior.rated("item", test.items.values)
+        check_on_scale(test, posterior.scale)
+        cells = posterior.cells(test)
+        # of a user with ratings here, how many there are in training: -1 finds the last entry, 0
+        trained = np.append(posterior.user_counts, 0)[cells.user]
+        totals = trained + rows.counts[rows.row_index]
+        cut = (
+            FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
+        )
         with using(self.threads):
-            spread = posterior.moments(Cells(user[rows.row_index], item[rows.index]))
-        known = np.append(posterior.user_counts, 0)[user]
-        totals = (known + rows.counts)[rows.row_index]
-        cut = FrequencyBins.at_quantiles(totals)
-        if bins is not None:
-            cut = FrequencyBins(tuple(bins), totals)
-        values = np.asarray(rows.values, float)
-        facts = scores(values, cut, spread.mean, spread.sd**2)
+            found = posterior.predictive(cells)
+        facts = scores(np.asarray(rows.values, float), cut, found.mean, found.sd**2)
         by_bin = facts.pop("by_bin")
         facts["by_user_frequency"] = [
-            {"user_ratings": label, "test_ratings": int(count),
-             **{name: each[k] for name, each in by_bin.items()}}
+            {
+                "user_ratings": label,
+                "test_ratings": int(count),
+                **{name: each[k] for name, each in by_bin.items()},
+            }
             for k, (label, count) in enumerate(zip(cut.labels, cut.counts, strict=True))
-        ]  # fmt: skip
+        ]
         return facts
 
-    def finish(self, test: Ratings | None, validation: Ratings | None = None) -> None:
-        """What is left to do when a fit is made: its one test error."""
-        if test is not None and len(test):
-            self.test_rmse = self.evaluate(test)["rmse"]
-
     def explain(self, user: Any, item: Any, most: int = 5) -> dict[str, Any]:
-        """The parts of one prediction, and what the user's own ratings add to it.
+        """Explain one prediction: its parts, and what the user's own ratings add to it.
 
-        The keys are ``prediction``; ``parts``: mean, user bias, item bias, own features and side
-        features, each with its ``mean`` and ``sd`` over the draws, whose means add up to the
-        prediction; and, if the training ratings are at hand, ``ratings``: the ``most`` ratings of
-        the user that matter most, each with ``item``, ``rating`` and what it ``adds``.
+        Returns a dict with the keys ``prediction``; ``parts``: mean, user bias, item bias, own
+        features and designs, each with its ``mean`` and ``sd`` over the draws, whose means
+        add up to the prediction; and, if the training ratings are at hand, ``ratings``: the
+        ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
+        ``adds``.
         """
+        check_whole("most", most)
+        for what, asked in (("user", user), ("item", item)):
+            if np.ndim(asked):
+                raise TypeError(f"explain takes one {what}, not a {type(asked).__name__}")
         posterior = self.posterior
-        i, j = int(posterior.where("user", [user])[0]), int(posterior.where("item", [item])[0])
-        for what, place, asked in (("user", i, user), ("item", j, item)):
-            if place < 0:
+        cells = posterior.cells(Pairs([user], [item]))
+        i, j = int(cells.user[0]), int(cells.item[0])
+        for what, row, asked in (("user", i, user), ("item", j, item)):
+            if row < 0:
                 raise DataError(f"the {what} {asked!r} was not in training; fold it in first")
-        return explain(posterior, i, j, posterior.seen, most)
+        return explain(posterior, i, j, posterior.train, most)
 
     def save(
         self, path: str | Path, *, without_ratings: bool = False, overwrite: bool = False
     ) -> None:
         """Write a folder, or one file if the path ends in .zip; ``load_model`` reads both.
 
-        The training ratings are inside only ``with_ratings``. A model that is there already is
-        replaced with ``overwrite``, and refused without.
+        - ``without_ratings``: leave out the ratings, training and held out. ``recommend`` then
+          has to be told what users have seen, and ``explain`` tells less.
+        - ``overwrite``: replace a model that is there already, which is refused otherwise.
         """
-        with_ratings = not without_ratings and self.posterior.seen is not None
-        model_files.save(
-            self.posterior, path, self._traces(), self._facts(), with_ratings, overwrite
-        )
+        facts = dict(self._facts())
+        error = getattr(self, "test_rmse", None)
+        if error is not None:
+            facts["test_rmse"] = error
+        model_files.save(self.posterior, path, self._traces(), facts, without_ratings, overwrite)
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
-        """R-hat and effective sample size of every trace after the burn-in.
+        """Return R-hat and effective sample size of every trace after the burn-in.
 
-        By name: {"r_hat": ..., "ess": ...}. Traces are those of Gibbs sampling: the noise
-        precision, the size of priors and side features, and 16 predictions.
+        The keys are the names of the traces, the values {"r_hat": ..., "ess": ...}. Traces are
+        those of Gibbs sampling: the noise precision, the size of priors and side features, and 16
+        predictions.
         """
         return {
             name: {"r_hat": r_hat(trace), "ess": effective_sample_size(trace)}
@@ -247,18 +300,35 @@ class Fitted:
         }
 
     def to_arviz(self) -> Any:
-        """The traces after the burn-in as ArviZ's InferenceData."""
+        """Return the traces after the burn-in as ArviZ has them.
+
+        That is an ``InferenceData`` with ArviZ before 1.0, and a ``DataTree`` since.
+        """
         traces = dict(self._traces())
         if not traces:
             raise DataError("only Gibbs sampling leaves traces for ArviZ; fit with bayesmf.Gibbs")
         try:
             import arviz
         except ImportError as error:
-            raise DataError("ArviZ is not installed; run pip install 'bayesmf[arviz]'") from error
-        return arviz.from_dict(posterior=traces)
+            raise ImportError(
+                "to_arviz needs ArviZ, which is not installed; run pip install 'bayesmf[arviz]'"
+            ) from error
+        if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before 1.0
+            return arviz.from_dict(posterior=traces)
+        return arviz.from_dict({"posterior": traces})
 
 
-@dataclass
+def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:
+    """The ``rmse`` that ``Fitted.evaluate`` finds, for ratings that a fit was given to test on."""
+    if test is None or not len(test):
+        return None
+    posterior = posterior.centred()
+    with using(threads):
+        mean = posterior.predictive(posterior.cells(test)).mean
+    return float(np.sqrt(np.mean((mean - np.asarray(test.values, float)) ** 2)))
+
+
+@dataclass(repr=False)
 class SavedFit(Fitted):
     """A fit read from its files, or one with new users folded in."""
 
@@ -266,6 +336,16 @@ class SavedFit(Fitted):
     traces: dict[str, NDArray[Any]] = field(default_factory=dict)  # (chain, draw)
     facts: dict[str, Any] = field(default_factory=dict)  # how it was made
     threads: int | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model that was fitted."""
+        return self.posterior.model
+
+    @property
+    def test_rmse(self) -> float | None:
+        """The error on the test ratings when it was fitted, if there were any."""
+        return self.facts.get("test_rmse")
 
     def _traces(self) -> Mapping[str, NDArray[Any]]:
         return self.traces
@@ -275,9 +355,10 @@ class SavedFit(Fitted):
 
 
 def load_model(path: str | Path, threads: int | None = None) -> SavedFit:
-    """A fit that was saved by ``fit.save`` or by ``bayesmf fit --out``, from its folder or .zip.
+    """Read a fit that was saved by ``fit.save`` or by ``bayesmf fit --out``.
 
-    The files are checked; anything wrong with them is a ``DataError`` of one sentence.
+    ``path`` is its folder or .zip. The files are checked; anything wrong with them is a
+    ``DataError`` of one sentence.
     """
     check_threads(threads)
     posterior, facts, traces = model_files.load(path)

@@ -1,56 +1,52 @@
-"""New users, given what is known of the items, or new items given the users: no refit."""
+"""New users given what is known of the items, or new items given the users, without a refit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
+from bayesmf.data.ratings import Ratings
+from bayesmf.errors import DataError
+from bayesmf.fit.posterior import SIDES, Posterior, check_on_scale, merge_ratings
 from bayesmf.model import conditionals
-from bayesmf.model.conditionals import POINTS
-from bayesmf.model.data import Data
+from bayesmf.model.conditionals import POINTS, trace_with
+from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
-from bayesmf.model.spec import Model
-from bayesmf.model.state import State, from_arrays, refresh_offsets, shift_names
+from bayesmf.model.spec import Model, has_hidden_scales
+from bayesmf.model.state import Side, State, from_arrays, refresh_offsets, shift_names
 from bayesmf.random.draws import Draws
-from bayesmf.sweep.algorithm import Modes, Sampling
-from bayesmf.sweep.rows import update_rows
-
-if TYPE_CHECKING:
-    from bayesmf.fit.posterior import Posterior
+from bayesmf.random.streams import stream
+from bayesmf.sweep.algorithm import Covariances, Modes, Sampling
+from bayesmf.sweep.response import update_response
+from bayesmf.sweep.rows import row_prior, update_rows
 
 Array = NDArray[np.float64]
+Kind = Literal["draw", "mean", "point"]
+"""What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
+UPDATES = 20  # of the new rows' Q, which settle in fewer
 
 
 def fold_in(
     model: Model, state: State, data: Data, draws: Draws, *, name: Name = "user",
     sample: bool = False, rounds: int = 5,
 ) -> State:  # fmt: skip
-    """One draw of a fit with the rows of ``data`` in place of its own users (or items).
+    """Return one draw of a fit with the rows of ``data`` in place of its own users (or items).
 
-    Exact given the other side, the side features and the hyper-parameters of ``state``: a row is a
-    draw from p(x_i | ratings of i, state), or its mean; the offset is that of what *they* rated.
-    Precisions and Student-t scales of rows are not known beforehand; ``rounds`` of Gibbs sampling
-    draw them.
+    This is exact given the other side, the side features and the hyper-parameters of ``state``: a
+    row is a draw from p(x_i | ratings of i, state), or the mean of that without ``sample``. Its
+    offset is that of what *it* rated. Precisions and Student-t scales of new rows are not known
+    beforehand; ``rounds`` of Gibbs sampling draw them.
     """
     mine = data.user if name == "user" else data.item
-    side, others = state.sides(name)
-    rows, size = len(mine.counts), model.size
-    own = model.has_own(name)
-    x = np.zeros((rows, side.x.shape[1]))
-    shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
-    me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
-    new = replace(state, user=me) if name == "user" else replace(state, item=me)
-    if me.shifts:
-        refresh_offsets(me, mine)
-        if not own:
-            x[:, 1:size] = me.offset[:, 1:]
-    hidden = model.precision != "constant" or model.prior == "student-t"
-    for number in range(rounds if hidden else 0):
+    new, me, others = _start_rows(model, state, mine)
+    for number in range(rounds if has_hidden_scales(model) or model.responds else 0):
         sampling = Sampling(replace(draws, sweep=number))
+        if model.responds:
+            update_response(model, data, new, sampling.draws, new=name)
         errors = update_rows(model, mine, me, others, new, sampling)
         if model.precision != "constant":
             conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
@@ -59,72 +55,205 @@ def fold_in(
         if model.prior == "student-t" and features:
             scale = conditionals.student_scale(model, me, features[0], POINTS, 0.0)
             me.scale = sampling.take(name, "scale", scale)
+    if model.responds:
+        update_response(model, data, new, replace(draws, sweep=rounds), new=name)
     algorithm = Sampling(replace(draws, sweep=rounds)) if sample else Modes()
     update_rows(model, mine, me, others, new, algorithm)
     return new
 
 
-STRANGE = 60  # the random stream of what nothing is known of
+def fold_in_mean(model: Model, state: State, data: Data, *, name: Name = "user") -> State:
+    """Return the means of a mean field with the rows of ``data`` in place of its own.
+
+    ``state`` holds the means of the other side, which count as known. The Q of a new row, of its
+    precision alpha_i and of its Student-t scale are updated in turn, as in variational inference:
+
+    <alpha_i> = (a + n_i / 2) / (b + tau / 2 sum_j beta_j <e_ij^2>)
+    """
+    mine = data.user if name == "user" else data.item
+    new, me, others = _start_rows(model, state, mine)
+    if not has_hidden_scales(model):
+        update_rows(model, mine, me, others, new, Modes())
+        return new
+    means = _Means(len(mine.counts), model.size if model.has_own(name) else 0)
+    features = [group for group in model.groups(name) if group.end > 1]
+    for _ in range(UPDATES):
+        errors = update_rows(model, mine, me, others, new, means)
+        if model.precision != "constant":
+            errors = errors + _doubt_in_errors(model, mine, me, others, new.tau, means.cov.own)
+            me.alpha = conditionals.alpha(model, mine.counts, errors, new.tau).mean()
+        if model.prior == "student-t" and features:
+            me.scale = conditionals.student_scale(model, me, features[0], means.cov.own).mean()
+    update_rows(model, mine, me, others, new, means)
+    return new
 
 
-def joined(old: Posterior, side: Name, mine: Ids, data: Data, seed: int) -> Posterior:
-    """Old and new rows together, by ascending id; the new ones win."""
+class _Means(Modes):
+    """Takes the mean of every row, given points, and keeps the covariance of its own part."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.cov = Covariances()
+        if size:
+            self.cov.own = np.zeros((rows, size * (size + 1) // 2))
+            self.cov.logdet = np.zeros(rows)
+
+    def covariances(self, side: Name) -> Covariances:
+        return self.cov
+
+
+def _doubt_in_errors(
+    model: Model, mine: SideData, me: Side, others: Side, tau: float, cov: Array
+) -> Array:
+    """Compute tr(A_i C_i), which the covariance C_i of a row adds to its mean squared errors.
+
+    With A_i = sum_j beta_j z_j z_j' and C_i^-1 = prior_i + tau alpha_i A_i it is
+    (D - tr(prior_i C_i)) / (tau alpha_i). Of a row without features of its own only the bias is in
+    doubt.
+    """
+    weight = tau * me.alpha
+    if len(cov):
+        prior = row_prior(model, mine, me)
+        trace = trace_with(prior.fixed, cov) + me.scale * trace_with(prior.scaled, cov)
+        return np.maximum((model.size - trace) / weight, 0.0)
+    row = np.repeat(np.arange(len(mine.counts)), mine.counts)
+    total = np.bincount(row, others.alpha[mine.observed.index], minlength=len(mine.counts))
+    return np.asarray(total / (me.Lambda[0, 0] + weight * total))
+
+
+def _has_hidden_scales(model: Model) -> bool:
+    """Whether a row has a precision or a Student-t scale that only its own ratings tell."""
+    return model.precision != "constant" or model.prior == "student-t"
+
+
+def _start_rows(model: Model, state: State, mine: SideData) -> tuple[State, Side, Side]:
+    """Return a state with new rows at zero, their side, and the other side."""
+    side, others = state.sides(mine.name)
+    rows, size = len(mine.counts), model.size
+    x = np.zeros((rows, side.x.shape[1]))
+    shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
+    me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
+    new = replace(state, user=me) if mine.name == "user" else replace(state, item=me)
+    refresh_offsets(me, mine)
+    if not model.has_own(mine.name):
+        x[:, 1:size] = me.offset[:, 1:]
+    return new, me, others
+
+
+def add_rows(
+    old: Posterior, ratings: Ratings, side: Name = "user", *, replace_known: bool = False,
+    seed: int = 0,
+) -> Posterior:  # fmt: skip
+    """Return the posterior with new users (or items) in it, each given their ratings.
+
+    Ratings of items that the fit does not know say nothing and are left out. A user who is known
+    already is refused; with ``replace_known`` they are known by these ratings alone from now on.
+    """
+    if side not in SIDES:
+        raise DataError(f"side={side!r}: choose one of user, item")
+    check_on_scale(ratings, old.scale)
+    ratings = ratings.drop_unused()  # a part of a split has the ids of everybody
+    mine = ratings.users if side == "user" else ratings.items
+    known = old.warm_row_of(side, mine.values) >= 0
+    if known.any() and not replace_known:
+        raise DataError(
+            f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
+            "their ratings out, or have what is known replaced (replace_known=True, --replace)"
+        )
+    given = ratings.onto(mine, old.items) if side == "user" else ratings.onto(old.users, mine)
+    return _join(old, side, mine, given, seed)
+
+
+def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> Posterior:
+    """Join old and new rows, by ascending id; where an id is in both, the new row counts."""
+    data = Data.of(given, old.model, old.mean)
     before = old.ids(side)
     kept = np.setdiff1d(np.arange(len(before)), before.index(mine.values))
     values = np.concatenate([before.values[kept], mine.values])
     order = np.argsort(values, kind="stable")
 
-    def merged(rows: Any, new: Array) -> Any:
+    def join(rows: Any, new: Array) -> Any:
         return np.concatenate([rows[kept], new.astype(np.float32)])[order]
 
-    many = len(old) > 1
     draws = dict(old.draws)
+    kind: Kind = "point" if old.is_point else "draw"
     for k in range(len(old)):
-        new = _folded(old.model, old.state(k), data, side, Draws(seed, k + 1), many)
+        new = _fold_rows(old.model, old.state(k), data, side, Draws(seed, k + 1), kind)
         for name, rows in new.items():
             if k == 0:
                 shape = (len(old), len(order), *rows.shape[1:])
                 draws[name] = np.empty(shape, np.float32)
-            draws[name][k] = merged(old.draws[name][k], rows)
+            draws[name][k] = join(old.draws[name][k], rows)
     centre = None
     if old.centre is not None:
         centre = dict(old.centre)
-        new = _folded(old.model, from_arrays(old.centre), data, side, Draws(seed), False)
+        kind = "point" if old.is_point else "mean"
+        new = _fold_rows(old.model, from_arrays(old.centre), data, side, Draws(seed), kind)
         for name, rows in new.items():
-            centre[name] = merged(old.centre[name], rows)
+            centre[name] = join(old.centre[name], rows)
     counts = {"user": old.user_counts, "item": old.item_counts}
     added = data.user.counts if side == "user" else data.item.counts
     counts[side] = np.concatenate([counts[side][kept], added])[order]
     ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
-    return replace(old, users=ids["user"], items=ids["item"], draws=draws, centre=centre,
-                   user_counts=counts["user"], item_counts=counts["item"], seen=None)  # fmt: skip
+    train, held_out = _join_ratings(old, side, given, ids["user"], ids["item"])
+    return replace(
+        old, users=ids["user"], items=ids["item"], draws=draws, centre=centre, train=train,
+        user_counts=counts["user"], item_counts=counts["item"], held_out=held_out,
+    )  # fmt: skip
 
 
-def _folded(
-    model: Model, state: State, data: Data, side: Name, draws: Draws, sample: bool
-) -> dict[str, Array]:
-    """The new rows of one state, by the names of their arrays.
+def _join_ratings(
+    old: Posterior, side: Name, given: Ratings, users: Ids, items: Ids
+) -> tuple[Ratings | None, Ratings | None]:
+    """Return what the users' rows rest on from now on, and what else was rated.
 
-    At a point, as a MAP estimate is, every rating weighs the same, as when it was made.
+    Earlier ratings of users who are known anew no longer count, but were given all the same. The
+    ratings of new items did not change the users' rows. Without the training ratings, what others
+    have rated remains unknown.
     """
-    if not sample:
-        flat = {"alpha": np.ones(len(state.item.x))}, {"alpha": np.ones(len(state.user.x))}
-        state = replace(state, item=replace(state.item, **flat[0]),
-                        user=replace(state.user, **flat[1]))  # fmt: skip
+    train, held_out = old.train, old.held_out
+    if train is None:
+        return None, merge_ratings([held_out], users, items)
+    if side == "item":
+        return train.onto(users, items), merge_ratings([held_out, given], users, items)
+    again = np.zeros(len(old.users) + 1, bool)  # the last is for those who are new
+    again[old.users.index(given.users.values)] = True
+    anew = again[:-1][train.by_user.row_index]
+    earlier = train.select(anew) if anew.any() else None
+    rest = train.select(~anew) if anew.any() else train
+    return merge_ratings([rest, given], users, items), merge_ratings(
+        [held_out, earlier], users, items
+    )
+
+
+def _fold_rows(
+    model: Model, state: State, data: Data, side: Name, draws: Draws, kind: Kind
+) -> dict[str, Array]:
+    """Return the new rows of one state, by the names of their arrays.
+
+    At a MAP estimate every rating weighs the same, as when it was made.
+    """
+    if kind == "point":
+        user, item = (replace(s, alpha=np.ones(len(s.x))) for s in (state.user, state.item))
+        state = replace(state, user=user, item=item)
         model = replace(model, precision="constant")
-    new = fold_in(model, state, data, draws, name=side, sample=sample)
+    if kind == "mean":
+        new = fold_in_mean(model, state, data, name=side)
+    else:
+        new = fold_in(model, state, data, draws, name=side, sample=kind == "draw")
     me, others = new.sides(side)
     other: Name = "item" if side == "user" else "user"
     rows: dict[str, Array] = {
         f"{side}.x": me.x[:, : model.size], f"{side}.alpha": me.alpha, f"{side}.scale": me.scale,
     }  # fmt: skip
-    for number, shift in enumerate(
-        others.shifts
-    ):  # their side features for the other side: nothing is known of those
-        first = model.first_shifted
-        half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
+    first = model.first_shifted
+    matrices = (data.item if side == "user" else data.user).matrices
+    for number, shift in enumerate(others.shifts):
+        if matrices[number].rows is not None:
+            continue  # its columns are not the rows of this side
         W = np.tile(shift.mu, (len(me.x), 1))
-        if sample:
-            W[:, first:] += draws.of(STRANGE).normals(len(me.x), model.size - first) @ half.T
-        rows[f"{other}.{shift_names(number)['W']}"] = W
+        if kind == "draw":
+            half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
+            own = stream(draws, None, "fold_in_W").normals(len(me.x), model.size - first)
+            W[:, first:] += own @ half.T
+        rows[f"{other}.{shift_names(number)['W']}"] = W  # nothing is known of it
     return rows

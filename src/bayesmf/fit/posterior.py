@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
 from bayesmf.data.io.shards import Shards
-from bayesmf.data.pairs import Cells
+from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
-from bayesmf.fit.fold_in import joined
 from bayesmf.kernels.reduce import predict
-from bayesmf.model.data import Data
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Effect, Parameters
 from bayesmf.model.likelihood import Moments, Predictive
@@ -34,12 +32,15 @@ CHUNK = 1 << 16  # pairs predicted together
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Draws of every parameter, and whose they are.
+    """Draws of every parameter, and the ids of the users and items they belong to.
 
-    ``draws`` are arrays of ``to_arrays`` with the draw as their first axis: many for Gibbs and for
-    variational inference (drawn from Q), one for MAP. ``centre`` is the mean itself where that is
-    known better than from draws. A user or item that was not in training is at its prior: its mean
-    is that of all users, and its variance that of a user about whom nothing is known.
+    ``draws`` are arrays of ``to_arrays`` with the draw as their first axis: many for Gibbs sampling
+    and variational inference (drawn from Q), one for MAP. ``centre`` is the mean itself where it is
+    known better than from draws. Users and items not seen in training get the prior predictive: the
+    mean of all users, with the variance of a user about whom nothing is known.
+
+    ``train`` and ``held_out`` are the ratings that the fit has seen. Both are left out of
+    recommendations; explanations rest on ``train`` alone.
     """
 
     model: Model
@@ -51,30 +52,50 @@ class Posterior:
     user_counts: NDArray[np.int64]  # training ratings of each
     item_counts: NDArray[np.int64]
     centre: Mapping[str, NDArray[np.float32]] | None = None
-    seen: Ratings | None = None  # the training ratings, while they are at hand
+    train: Ratings | None = None  # what the users' rows were learned from; None: not at hand
+    held_out: Ratings | None = None  # what else was rated: test, validation, items folded in
 
     @classmethod
     def of(
-        cls, model: Model, train: Ratings | Shards, draws: Mapping[str, NDArray[np.float32]],
+        cls,
+        model: Model,
+        train: Ratings | Shards,
+        draws: Mapping[str, NDArray[np.float32]],
         centre: State | None = None,
-    ) -> Posterior:  # fmt: skip
-        """Of a fit to some ratings."""
+        held_out: Sequence[Ratings | None] = (),
+    ) -> Posterior:
+        """Make the posterior of a fit to ``train``, which knew ``held_out`` but did not use it."""
         point = None
         if centre is not None:
             point = {name: values[0] for name, values in draws_of(centre).items()}
-        return cls(model, train.users, train.items, train.scale, train.mean, draws,
-                   train.by_user.counts, train.by_item.counts, point,
-                   train if isinstance(train, Ratings) else None)  # fmt: skip
+        return cls(
+            model,
+            train.users,
+            train.items,
+            train.scale,
+            train.mean,
+            draws,
+            train.by_user.counts,
+            train.by_item.counts,
+            point,
+            train if isinstance(train, Ratings) else None,
+            merge_ratings(held_out, train.users, train.items),
+        )
+
+    @property
+    def is_point(self) -> bool:
+        """Whether this is one point, a MAP estimate: its only draw is its centre."""
+        return len(self) == 1 and self.centre is not None
 
     def __len__(self) -> int:
         return len(self.draws["tau"])
 
     def state(self, number: int) -> State:
-        """One draw."""
+        """Return one draw."""
         return from_arrays({name: values[number] for name, values in self.draws.items()})
 
     def ids(self, name: Name) -> Ids:
-        """Of the users, or of the items."""
+        """Return the ids of the users, or of the items."""
         return self.users if name == "user" else self.items
 
     @cached_property
@@ -102,6 +123,12 @@ class Posterior:
     def predictive(self, cells: Cells) -> Predictive:
         """The predictive distribution of the ratings of pairs."""
         return self.model.likelihood.predictive(self.moments(cells))
+
+    def centred(self) -> Posterior:
+        """The same with the centre as its only draw, if there is one: the same expectations."""
+        if self.centre is None:
+            return self
+        return replace(self, draws={name: values[None] for name, values in self.centre.items()})
 
     def _average(self, cells: Cells) -> Moments:
         """Means over the draws; doubt is their variance, and what is in doubt given a draw."""
@@ -215,43 +242,82 @@ class Posterior:
         steps = round((self.scale.high - self.scale.low) / self.scale.step)
         return np.asarray(self.scale.low + self.scale.step * np.arange(steps + 1), float)
 
-    def where(self, name: Name, ids: Any) -> Index:
-        """The index of each id, -1 where it is unknown."""
+    def row_of(self, name: Name, ids: Any) -> Index:
+        """Find the row of each id of a user (or item); -1 where the id is unknown."""
         return self.ids(name).index(ids, f"{name} ids")
 
-    def rated(self, name: Name, ids: Any) -> Index:
-        """The same, and -1 too for those who have an id but no rating: they are strangers."""
+    def warm_row_of(self, name: Name, ids: Any) -> Index:
+        """Find the row of each id that has training ratings; -1 for all others."""
+        return self._warm(name, self.row_of(name, ids))
+
+    def _warm(self, name: Name, rows: Index) -> Index:
         counts = np.append(self.user_counts if name == "user" else self.item_counts, 0)
-        found = self.where(name, ids)
-        return np.where(counts[found] > 0, found, -1).astype(np.int32)
+        return np.where(counts[rows] > 0, rows, -1).astype(np.int32)
 
-    def fold_in(
-        self, ratings: Ratings, side: Name = "user", *, replace_known: bool = False, seed: int = 0
-    ) -> Posterior:
-        """The posterior with new users (or items) in it, each given their ratings; no refit.
+    def cells(self, asked: Pairs | Ratings) -> Cells:
+        """Find the rows of pairs or ratings; -1 for who has no training ratings.
 
-        Ratings of items that the fit does not know say nothing and are left out. A user who is
-        known already is refused, or from now on known by these ratings alone.
+        The times of pairs are read only if the model has a use for them.
         """
-        ratings = ratings.drop_unused()  # a part of a split has the ids of everybody
-        mine = ratings.users if side == "user" else ratings.items
-        known = self.rated(side, mine.values) >= 0
-        if known.any() and not replace_known:
-            raise DataError(
-                f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
-                "their ratings out, or have what is known replaced (replace_known=True, --replace)"
-            )
-        given = ratings.onto(mine, self.items) if side == "user" else ratings.onto(self.users, mine)
-        return joined(self, side, mine, Data.of(given, self.model, self.mean), seed)
+        timed = isinstance(asked, Ratings) or bool(self.model.effects)
+        found = Cells.of(asked, self.users, self.items, timed=timed)
+        return Cells(self._warm("user", found.user), self._warm("item", found.item), found.time)
+
+
+def check_on_scale(ratings: Ratings, scale: Scale) -> None:
+    """Refuse ratings that are not on a scale.
+
+    The ends of a scale without steps are often no more than the least and the largest rating seen,
+    so that a rating may lie beyond them, but not by more than the width of the scale.
+    """
+    values = np.asarray(ratings.values, float)
+    slack = scale.high - scale.low if scale.step is None else 0.0
+    held = Scale(scale.low - slack, scale.high + slack, scale.step).holds(values)
+    if not held.all():
+        k = int(np.argmin(held))
+        rows = ratings.by_user
+        user = ratings.users.values.item(int(rows.row_index[k]))
+        item = ratings.items.values.item(int(rows.index[k]))
+        raise DataError(
+            f"the rating {values[k]:g} of item {item!r} by user {user!r} is not on the scale "
+            f"{scale} of this fit; correct it, or fit with a wider scale (scale=, --scale)"
+        )
+
+
+def merge_ratings(parts: Sequence[Ratings | None], users: Ids, items: Ids) -> Ratings | None:
+    """Join ratings under the numbers of these ids; None if there are no parts.
+
+    If two parts rate the same pair, the later part counts. Times are kept if all parts have them.
+    """
+    there = [part.onto(users, items) for part in parts if part is not None]
+    if len(there) < 2:
+        return there[0] if there else None
+    rows = [part.by_user for part in there]
+    key = np.concatenate([r.row_index.astype(np.int64) * len(items) + r.index for r in rows])
+    order = np.argsort(key, kind="stable")  # each part is in order already, so this is fast
+    order = order[np.append(key[order[1:]] != key[order[:-1]], True)[: len(key)]]
+    values = np.concatenate([r.values for r in rows])[order]
+    times = [r.times for r in rows if r.times is not None]
+    user, item = np.divmod(key[order], max(len(items), 1))
+    return Ratings.from_sorted(
+        users,
+        items,
+        user.astype(np.int32),
+        item.astype(np.int32),
+        values,
+        np.concatenate(times)[order] if len(times) == len(rows) else None,
+        there[0].scale,
+        there[0].name,
+    )
 
 
 def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
-    """How many draws fit into half a gigabyte: at most so many, and at least a tenth of it."""
+    """Count the draws that fit into half a gigabyte: at most ``most``, at least a tenth of it."""
     W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W)
     return min(most, max(BYTES // size, most // 10))
 
 
 def draws_of(state: State) -> dict[str, NDArray[np.float32]]:
-    """One state as draws: of a MAP estimate there is but one."""
+    """Return one state as draws: a MAP estimate has but one."""
     return {name: np.asarray(values, np.float32)[None] for name, values in to_arrays(state).items()}

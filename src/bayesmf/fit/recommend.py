@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, get_args
 
 import numba
 import numpy as np
@@ -26,20 +27,55 @@ CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread hold
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
 
 
+class Seen(NamedTuple):
+    """What each of the users asked for has rated."""
+
+    row: Index  # the row of each user below; -1: they rated nothing
+    starts: NDArray[np.int64]  # the ratings of row i are starts[i]:starts[i + 1]
+    item: Index  # the items' rows in the model; -1: the model does not know the item
+
+    @classmethod
+    def of(cls, posterior: Posterior, asked: Any, ratings: Ratings) -> Seen:
+        """Find what users with the ids ``asked`` have rated, known to the model or not."""
+        row, item = ratings.users.index(asked, "user ids"), ratings.by_user.index
+        if ratings.items is not posterior.items:
+            item = posterior.row_of("item", ratings.items.values)[item]
+            item.setflags(write=False)  # as the ratings are: the kernel is compiled for that
+        return cls(np.array(row), ratings.by_user.starts, item)
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is no whole number, or a smaller one."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r}: give a whole number, not {type(value).__name__}")
+    if value < least:
+        raise DataError(f"{name}={value}: choose {least} or more")
+
+
+def check_rank_by(rank_by: str) -> None:
+    """Refuse a way to rank that there is not."""
+    if rank_by not in get_args(RankBy):
+        raise DataError(f"rank_by={rank_by!r}: choose one of {', '.join(get_args(RankBy))}")
+
+
 def recommend(
-    posterior: Posterior, user: Index, n: int, rank_by: RankBy = "mean",
-    seen: Ratings | None = None, candidates: Index | None = None, seed: int = 0,
+    posterior: Posterior,
+    user: Index,
+    n: int,
+    rank_by: RankBy = "mean",
+    seen: Sequence[Seen] = (),
+    candidates: Index | None = None,
+    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Index, Floats]:  # fmt: skip
-    """Items (positions; -1 where there are no more) and their scores, best first.
+) -> tuple[Index, Floats]:
+    """Return items (rows; -1 where there are no more) and their scores, best first.
 
     "mean" ranks by the expected rating, "lower" by one standard deviation of the prediction below
     it, "thompson" by one draw, chosen anew for each user, so that what is not known gets tried.
+    What the users have ``seen`` is left out.
     """
-    if rank_by not in ("mean", "lower", "thompson"):
-        raise DataError(f"rank_by={rank_by!r}: choose one of mean, lower, thompson")
-    if n < 1:
-        raise DataError(f"n={n}: choose 1 or more")
+    check_whole("n", n)
+    check_rank_by(rank_by)
     items = np.arange(len(posterior.items), dtype=np.int32) if candidates is None else candidates
     n = min(n, len(items))
     best = np.full((len(user), n), -1, np.int32)
@@ -48,23 +84,24 @@ def recommend(
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
     rated = np.where(posterior.item_counts[items] > 0, items, -1)
-    y = _wide(posterior, draws, "item", rated)
-    cautious = _for_strangers(posterior, user, rated) if rank_by == "lower" else None
-    uniforms = stream(Draws(seed), None, "thompson").uniforms(len(user))[:, 0]
-    chosen = (uniforms * len(posterior)).astype(int)
-    place = np.full(len(posterior.items), -1)
-    place[items] = np.arange(len(items))
+    y = _widen(posterior, draws, "item", rated)
+    cautious = _score_strangers(posterior, user, rated) if rank_by == "lower" else None
+    chosen = (
+        stream(Draws(seed), None, "thompson").uniforms(len(user))[:, 0] * len(posterior)
+    ).astype(int)
+    column = np.full(len(posterior.items) + 1, -1)  # the last is for items not known
+    column[items] = np.arange(len(items))
     rows = max(CELLS // max(*y.shape, 1), 1)
 
     def fill(begin: int) -> None:
         span = slice(begin, begin + rows)
-        x = _wide(posterior, draws, "user", user[span])
-        block = _scores(x, y, posterior.model.size + 1, rank_by, chosen[span])
+        x = _widen(posterior, draws, "user", user[span])
+        block = _score(x, y, posterior.model.size + 1, rank_by, chosen[span])
         if cautious is not None:
             block[:, rated < 0] = cautious[0][span, None]
             block[user[span] < 0] = cautious[1]
-        if seen is not None:
-            leave_out(block, user[span], seen.by_user.starts, seen.by_user.index, place)
+        for part in seen:
+            leave_out(block, part.row[span], part.starts, part.item, column)
         top = np.empty((len(block), n), np.int64)
         largest(block, top)
         best[span] = items[top]
@@ -82,18 +119,18 @@ def recommend(
     return best, scores
 
 
-def _for_strangers(posterior: Posterior, user: Index, item: Index) -> list[Floats]:
-    """The lower scores of a new item by user, and of a new user by item: their doubt is wider."""
+def _score_strangers(posterior: Posterior, user: Index, item: Index) -> list[Floats]:
+    """Score a new item for each user, and each item for a new user: their doubt is wider."""
     out = []
     for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
-        spread = posterior.moments(Cells(users, items))
-        score = spread.mean - posterior.mean - CAUTION * np.sqrt(spread.doubt)
+        found = posterior.moments(Cells(users, items))
+        score = found.mean - posterior.mean - CAUTION * np.sqrt(found.doubt)
         out.append(score.astype(np.float32))
     return out
 
 
-def _wide(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: Index) -> Floats:
-    """(bias, 1, S) of users or (1, bias, T) of items in every draw, side by side.
+def _widen(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: Index) -> Floats:
+    """Put (bias, 1, S) of users or (1, bias, T) of items in every draw side by side.
 
     The product of two such rows is the sum of the predictions of all draws; -1 is a stranger.
     """
@@ -109,7 +146,7 @@ def _wide(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: I
     return out.reshape(len(rows), -1)
 
 
-def _scores(x: Floats, y: Floats, width: int, rank_by: RankBy, chosen: NDArray[Any]) -> Floats:
+def _score(x: Floats, y: Floats, width: int, rank_by: RankBy, chosen: NDArray[Any]) -> Floats:
     count = x.shape[1] // width
     parts = [slice(k * width, (k + 1) * width) for k in range(count)]
     if rank_by == "mean":

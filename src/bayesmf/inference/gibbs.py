@@ -17,7 +17,7 @@ from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fit.fitted import Fitted
+from bayesmf.fit.fitted import Fitted, test_error
 from bayesmf.fit.kept import Kept
 from bayesmf.fit.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
@@ -170,9 +170,9 @@ class Gibbs:
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(fit.states[-1])
-            fit.known = Posterior.of(self.model, train, arrays)
+            fit.known = Posterior.of(self.model, train, arrays, held_out=(test, validation))
             fit.threads = self.threads
-            fit.finish(test, validation)
+            fit.test_rmse = test_error(fit.posterior, test, self.threads)
         return fit
 
     @property

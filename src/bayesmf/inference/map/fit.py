@@ -21,7 +21,7 @@ from bayesmf.choices import METHODS, Method
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
 from bayesmf.errors import DataError
-from bayesmf.fit.fitted import Fitted
+from bayesmf.fit.fitted import Fitted, test_error
 from bayesmf.fit.posterior import Posterior, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
@@ -127,7 +127,8 @@ class MAP:
             if validation is None and len(train) >= ENOUGH:
                 part, judge = carve(train, 0.1, self.seed)
             fit = self._choose(train, part, judge, test, patience, clock)
-        fit.finish(test, validation)
+        fit.known = _make_posterior(self.model, train, fit, (test, validation))
+        fit.test_rmse = test_error(fit.posterior, test, self.threads)
         return fit
 
     def _choose(
@@ -161,7 +162,6 @@ class MAP:
         run = best[2]
         run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
         run.threads = self.threads
-        run.known = _posterior(self.model, train, run)
         return run
 
     def _stages(
@@ -258,7 +258,9 @@ class _Features:
                         last.get("validation rmse"), self.name, self.state)  # fmt: skip
 
 
-def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
+def _make_posterior(
+    model: Model, train: Ratings, fit: MapFit, held_out: Sequence[Ratings | None]
+) -> Posterior:
     """The estimate as the one draw of a posterior.
 
     The energy has penalties where a posterior has precisions: those are tau times these.
@@ -268,7 +270,7 @@ def _posterior(model: Model, train: Ratings, fit: MapFit) -> Posterior:
         side.Lambda *= state.tau
         for shift in side.shifts:
             shift.Lambda *= state.tau
-    whole = Posterior.of(model, train, draws_of(state), state)
+    whole = Posterior.of(model, train, draws_of(state), state, held_out)
     return replace(whole, mean=fit.centred)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.checks import check_choice, check_kind, check_whole
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fit.fitted import Fitted
+from bayesmf.fit.fitted import Fitted, test_error
 from bayesmf.fit.posterior import Posterior, affordable
 from bayesmf.inference.engine import Engine, find_engine
 from bayesmf.inference.gibbs import Gibbs
@@ -177,10 +177,12 @@ class Propagation:
         self._check_grid(train)
         clock = Clock(callbacks, None)
         with using(self.threads):
-            posterior = self._exact(train) if self.grid == (1, 1) else self.propagate(train, clock)
+            exact = self.grid == (1, 1)
+            posterior = self._exact(train) if exact else self.propagate(train, clock)
+            posterior = replace(posterior, held_out=test)
         fit = PropagationFit(self.model, self.grid, posterior, None, self.sweeps, clock.seconds,
                              self.threads)  # fmt: skip
-        fit.finish(test)
+        fit.test_rmse = test_error(fit.posterior, test, self.threads)
         return fit
 
     def _check_grid(self, train: Ratings) -> None:

@@ -16,8 +16,8 @@ from bayesmf.checks import check_choice, check_kind, check_number, check_whole
 from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import OverfittingWarning
-from bayesmf.fit.fitted import Fitted
-from bayesmf.fit.posterior import Posterior, affordable
+from bayesmf.fit.fitted import Fitted, test_error
+from bayesmf.fit.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.fit import map_start
@@ -201,9 +201,10 @@ class Variational:
         keep = self.keep or affordable(self.model, train, KEPT)
         fit.made = lambda done: Posterior.of(
             done.model, train, draw_from_q(done.model, done.state, done.q.beliefs, done.q.tau,
-                                           keep, self.seed), done.state,
+                                           keep, self.seed), done.state, (test, validation),
         )  # fmt: skip
-        fit.finish(test, validation)
+        centre = Posterior.of(fit.model, train, draws_of(fit.state), fit.state)
+        fit.test_rmse = test_error(centre, test, self.threads)
         return fit
 
 
