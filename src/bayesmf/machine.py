@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numba
 import numpy as np
 from numba import njit
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from bayesmf.errors import DataError
 
@@ -43,13 +45,82 @@ def check_threads(threads: int | None) -> None:
         raise DataError(f"threads={threads}: choose 1 to {MOST_THREADS} on this machine")
 
 
+Numbers = list[tuple[Any, int]]  # libraries with pools of threads, and how many threads each uses
+
+
+class _Libraries:
+    """The pools of threads of BLAS and OpenMP, held at one thread while anybody works here.
+
+    A pool that the whole process shares goes back to its number only when the last of overlapping
+    users leaves. Other pools have a number for each of the caller's threads. Looking for libraries
+    takes milliseconds, so it is done again only after an import.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._modules = -1  # how many were imported when libraries were looked for
+        self._found: list[Any] = []
+        self._before: Numbers = []  # what shared pools had, the earliest first
+
+    def hold(self) -> Numbers:
+        """Sets every pool to one thread; returns what the caller has to hand to ``release``."""
+        with self._lock:
+            new = len(sys.modules) != self._modules
+            if new:
+                self._modules = len(sys.modules)
+                self._found = ThreadpoolController().lib_controllers
+            if new or not self._users:
+                self._before += _set([(pool, 1) for pool in self._found if _is_shared(pool)])
+            self._users += 1
+            own = [(pool, 1) for pool in self._found if not _is_shared(pool)]
+        return _set(own)
+
+    def release(self, own: Numbers) -> None:
+        """Sets the caller's own pools back, and the shared ones if nobody else is here."""
+        _set(own)
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                _set(self._before[::-1])
+                self._before = []
+
+
+def _is_shared(pool: Any) -> bool:
+    """Whether the process has one such pool, and not each of the caller's threads its own."""
+    if pool.user_api != "blas" or pool.internal_api == "mkl":
+        return False
+    return getattr(pool, "threading_layer", None) != "openmp"
+
+
+def _set(numbers: Numbers) -> Numbers:
+    """Sets the numbers of threads; returns those from before."""
+    before = [(pool, pool.num_threads) for pool, _ in numbers]
+    for pool, threads in numbers:
+        # newer versions ignore a thread other than the first that has set a number
+        let_go = getattr(pool, "clear_controlling_thread", lambda force: None)
+        let_go(force=True)
+        pool.set_num_threads(threads)
+        let_go(force=True)
+    return before
+
+
+_libraries = _Libraries()
+
+
 @contextlib.contextmanager
 def using(threads: int | None) -> Iterator[None]:
-    """Run kernels on so many threads, and BLAS on one: our threads are the only ones."""
+    """Run the kernels of this block on ``threads`` threads (None: all), and BLAS on one.
+
+    Blocks may overlap in several threads of the process.
+    """
     before = numba.get_num_threads()
     numba.set_num_threads(threads or MOST_THREADS)
     try:
-        with threadpool_limits(1):
+        own = _libraries.hold()
+        try:
             yield
+        finally:
+            _libraries.release(own)
     finally:
         numba.set_num_threads(before)

@@ -121,6 +121,9 @@ def test_a_column_is_named_only_where_it_can_be(tmp_path):
     (tmp_path / "r.csv").write_text("who,item,rating\n1,1,3\n")
     with pytest.raises(DataError, match="name it with user=NAME$"):
         load(tmp_path / "r.csv")
+    (tmp_path / "r.csv").write_text("1,1,3\n")
+    with pytest.raises(DataError, match="no column for the rating among '1', .* rating=NAME$"):
+        load(tmp_path / "r.csv", user=3)
     with pytest.raises(DataError, match="no column for the user among 'who'; call the column"):
         recognise(["who"], {}, "the frame", ("user",))
     with pytest.raises(DataError, match="'user' and 'uid' could both be the user; rename one"):

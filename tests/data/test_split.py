@@ -3,14 +3,16 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bayesmf import DataError, Ratings, load, load_split, save_split, split
+from bayesmf import DataError, Ratings, kfold, load, load_split, save_split, split
 from bayesmf.data import split as splits
+from bayesmf.data.choices import Protocol
 
 
 @pytest.fixture(scope="module")
@@ -282,3 +284,40 @@ def test_means_between_the_steps_are_kept(tmp_path):
 def test_impossible_folds_say_why(demo):
     with pytest.raises(DataError, match="1 folds of"):
         splits.kfold(demo, folds=1)
+
+
+def test_what_the_papers_protocol_drops_is_counted(demo, tmp_path):
+    """Items rated fewer than 3 times go, and with them users who rated nothing else."""
+    common = [(user, item) for user in range(5) for item in range(4)]
+    rare = [(0, 90), (1, 90), (7, 91), (8, 91), (8, 92)]
+    users, items = zip(*common, *rare, strict=True)
+    ratings = Ratings.from_triplets(users=users, items=items, ratings=[1] * 25)
+    made = split(ratings)
+    assert (made.dropped_ratings, made.dropped_items, made.dropped_users) == (5, 3, 2)
+    assert len(made.train) + len(made.test) == 20
+    facts = made.describe()
+    assert [facts[f"dropped_{what}"] for what in ("ratings", "items", "users")] == [5, 3, 2]
+    save_split(made, tmp_path / "split")
+    assert load_split(tmp_path / "split").describe() == facts
+    unused = ratings.select(ratings.by_user.index < 4)  # items without a rating are not dropped
+    assert split(unused).describe()["dropped_items"] == 0
+    assert split(unused).train == made.train
+    for protocol in ("random", "cold-start"):
+        assert split(demo, protocol).dropped_ratings == 0
+
+
+def test_a_split_saved_before_drops_were_counted_is_read(demo, tmp_path):
+    save_split(split(demo, "random"), tmp_path / "split")
+    path = tmp_path / "split" / "split.json"
+    facts = {k: v for k, v in json.loads(path.read_text()).items() if not k.startswith("dropped")}
+    path.write_text(json.dumps(facts))
+    assert load_split(tmp_path / "split").dropped_items == 0
+
+
+def test_the_protocols_are_written_once(demo):
+    assert tuple(splits.PROTOCOLS) == get_args(Protocol)
+    with pytest.raises(DataError, match="no protocol 'kfold'; .* for folds call bayesmf.kfold$"):
+        split(demo, "kfold")
+    with pytest.raises(TypeError, match="'random' has no option 'folds'; it has test_fraction"):
+        split(demo, "random", folds=3)
+    assert kfold is splits.kfold

@@ -101,7 +101,7 @@ def paper(
             f"no item has {min_item_ratings} ratings, and the paper's split drops those with "
             f"fewer; lower {Option('min_item_ratings')}, or split in another way"
         )
-    keys = _keys(seed, len(kept))
+    keys = _draw_keys(seed, len(kept))
     first = np.full(kept.n_items, np.iinfo(np.uint64).max)
     np.minimum.at(first, kept.by_user.index, keys)
     train = keys == first[kept.by_user.index]
@@ -124,7 +124,7 @@ def random(ratings: Ratings, seed: int = 0, test_fraction: float = 0.3) -> Split
     """Test on a random part of the ratings; a user or an item may have none in training."""
     _check_fraction(test_fraction)
     kept = ratings.drop_unused()
-    rank = _ranks(_keys(seed, len(kept)))
+    rank = _rank(_draw_keys(seed, len(kept)))
     train = rank < round((1 - test_fraction) * len(kept))
     return _cut(kept, train, "random", seed, {"test_fraction": test_fraction})
 
@@ -134,7 +134,7 @@ def kfold(ratings: Ratings, seed: int = 0, folds: int = 5) -> list[Split]:
     kept = ratings.drop_unused()
     if not 2 <= folds <= len(kept):
         raise DataError(f"{folds} folds of {len(kept)} ratings; choose between 2 and {len(kept)}")
-    fold = _ranks(_keys(seed, len(kept))) % folds
+    fold = _rank(_draw_keys(seed, len(kept))) % folds
     return [
         _cut(kept, fold != k, "kfold", seed, {"folds": folds, "fold": k + 1}) for k in range(folds)
     ]
@@ -152,7 +152,7 @@ def cold_start(
         raise DataError(f"{Option('given', given)}: give 1 or more ratings of each user")
     kept = ratings.drop_unused()
     able = np.flatnonzero(kept.by_user.counts > given)
-    chosen = able[_ranks(_keys(seed, len(able))) < round(user_fraction * len(able))]
+    chosen = able[_rank(_draw_keys(seed, len(able))) < round(user_fraction * len(able))]
     if not 0 < len(chosen) < kept.n_users:
         raise DataError(
             f"no way to hold out {len(chosen)} of {kept.n_users} users: {len(able)} have more "
@@ -161,7 +161,7 @@ def cold_start(
     held = np.zeros(kept.n_users, bool)
     held[chosen] = True
     user = kept.by_user.row_index
-    known = held[user] & (rank_within_user(kept, _keys(seed, len(kept), stream=1)) < given)
+    known = held[user] & (rank_within_user(kept, _draw_keys(seed, len(kept), stream=1)) < given)
     options = {"user_fraction": user_fraction, "given": given}
     train, test = kept.select(~held[user]), kept.select(held[user] & ~known)
     return Split(train, test, "cold-start", seed, options, kept.select(known))
@@ -230,7 +230,7 @@ def split(ratings: Ratings, protocol: Protocol = "paper", seed: int = 0, **optio
 def carve(train: Ratings, fraction: float, seed: int = 0) -> tuple[Ratings, Ratings]:
     """Hold out a part of the training ratings for validation; users and items keep their index."""
     _check_fraction(fraction, "validation")
-    keep = _ranks(_keys(seed, len(train))) < round((1 - fraction) * len(train))
+    keep = _rank(_draw_keys(seed, len(train))) < round((1 - fraction) * len(train))
     if keep.all() or not keep.any():
         raise DataError(
             f"{len(train)} training ratings are too few to hold out {fraction:g} of them for "
@@ -253,12 +253,12 @@ def _check_fraction(fraction: float, name: str = "test_fraction") -> None:
         raise DataError(f"{Option(name, fraction)}: choose a fraction between 0 and 1")
 
 
-def _keys(seed: int, size: int, stream: int = 0) -> NDArray[np.uint64]:
+def _draw_keys(seed: int, size: int, stream: int = 0) -> NDArray[np.uint64]:
     """Draw one random 64-bit key for each position."""
     return generator(seed, stream).random_raw(size)
 
 
-def _ranks(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _rank(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     ranks = np.empty(len(keys), np.int64)
     ranks[np.argsort(keys, kind="stable")] = np.arange(len(keys))
     return ranks

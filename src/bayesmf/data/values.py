@@ -45,7 +45,9 @@ def check_values(
     return values
 
 
-def check_times(column: pa.ChunkedArray, locate: Locate, remedy: str) -> NDArray[np.int64]:
+def check_times(
+    column: pa.ChunkedArray, locate: Locate, remedy: str = "leave the times out"
+) -> NDArray[np.int64]:
     """Return times as integers: dates as seconds since 1970, whole numbers as they are.
 
     ``remedy`` ends the message about a time that is neither: it says how to do without times.

@@ -53,21 +53,15 @@ def load(
     - ``duplicates`` says what becomes of a pair rated more than once: "error" refuses it, "last"
       keeps the rating that comes last in the file, "mean" keeps the mean of all.
     """
-    kinds = (ids, ids) if isinstance(ids, str) else tuple(ids)
-    if len(kinds) != 2 or not set(kinds) <= set(get_args(IdKind)):
-        raise DataError(f"ids={ids!r}: say 'auto' or 'text', or one of them for users and items")
-    name = os.fspath(data)
+    name, kinds = os.fspath(data), _id_kinds(ids)
     columns = {"user": user, "item": item, "rating": rating, "time": time}
     layout = {"separator": separator, "header": header, "member": member}
-    rules = {
-        "ids": kinds[0] if kinds[0] == kinds[1] else kinds,
-        "scale": scale,
-        "duplicates": duplicates,
-    }
     if name == "demo":
         from bayesmf.data.synthetic import demo
 
-        refuse_reading_options("demo is generated, not read", {**columns, **layout, **rules})
+        rules = {"ids": ids if "text" in kinds else "auto", "scale": scale}
+        given = {**columns, **layout, **rules, "duplicates": duplicates}
+        refuse_reading_options("demo is generated, not read", given)
         return demo()
     if name in DATASETS:
         refuse_reading_options(f"the ratings file of {name} is known", {"member": member})
@@ -76,12 +70,7 @@ def load(
         layout["member"] = DATASETS[name].member if path.suffix == ".zip" else None
     else:
         path = Path(name)
-        if not os.path.exists(path):
-            raise DataError(
-                f"{name}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
-            )
-        if os.path.isdir(path):
-            _refuse_shards(path)
+        _check_path(path)
     return Ratings.from_columns(
         read_columns(path, columns, **layout),  # type: ignore[arg-type]
         scale=scale,
@@ -92,14 +81,27 @@ def load(
     )
 
 
-def _refuse_shards(path: Path) -> None:
-    from bayesmf.data.io.shards import is_shards
+def _id_kinds(ids: IdKind | tuple[IdKind, IdKind]) -> tuple[IdKind, IdKind]:
+    kinds = (ids, ids) if isinstance(ids, str) else tuple(ids)
+    if len(kinds) != 2 or not set(kinds) <= set(get_args(IdKind)):
+        raise DataError(f"ids={ids!r}: say 'auto' or 'text', or one of them for users and items")
+    return kinds
 
-    if is_shards(path):
+
+def _check_path(path: Path) -> None:
+    """Refuse a path where nothing is, or where there are shards, which are not one table."""
+    if not os.path.exists(path):
         raise DataError(
-            f"{path} is a folder of shards, which can only be fitted; give the ratings file that "
-            "they were cut from"
+            f"{path}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
         )
+    if os.path.isdir(path):
+        from bayesmf.data.io.shards import is_shards
+
+        if is_shards(path):
+            raise DataError(
+                f"{path} is a folder of shards, which can only be fitted; give the ratings file "
+                "that they were cut from"
+            )
 
 
 def refuse_reading_options(why: str, options: Mapping[str, Any]) -> None:
@@ -111,7 +113,8 @@ def refuse_reading_options(why: str, options: Mapping[str, Any]) -> None:
     given = [
         str(Option(name, value if isinstance(value, bool) else None))
         for name, value in options.items()
-        if value != defaults[name].default
+        if value is not None and value is not defaults[name].default
+        if not (isinstance(value, str) and value == defaults[name].default)
     ]
     if given:
         raise DataError(f"{why}; leave out {' and '.join(given)}")

@@ -150,7 +150,7 @@ def _by_position(dialect: Dialect, given: Named, where: str) -> dict[Role, int]:
         defaults["time"] = 4
     taken = {str(name) for name in asked.values()}
     usable = {role: k for role, k in defaults.items() if str(k) not in taken or role in asked}
-    return recognise(names, {**usable, **asked}, where)
+    return recognise(names, {**given, **usable, **asked}, where)
 
 
 def _read_text(
