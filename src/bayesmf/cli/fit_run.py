@@ -15,10 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import bayesmf
+from bayesmf.cli.data import describe_dropped
 from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import FACTS, Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import Split, carve
+from bayesmf.data.split import carve
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.fit.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
@@ -72,7 +73,7 @@ class Parts:
     def __str__(self) -> str:
         counts = {name: f"{count:,}" for name, count in self.facts["trained_on"].items()}
         trained = "trained on {ratings} ratings of {items} items by {users} users".format(**counts)
-        return "; ".join([trained, self._held_out(), *self._dropped()])
+        return "; ".join([trained, self._held_out(), *describe_dropped(self.facts)])
 
     def _held_out(self) -> str:
         protocol, seed = self.facts["protocol"], self.facts.get("seed")
@@ -83,16 +84,6 @@ class Parts:
         if self.validation is not None:
             held.append(f"{len(self.validation):,} ratings for validation")
         return f"held out {' and '.join(held) or 'nothing'}"
-
-    def _dropped(self) -> list[str]:
-        ratings, users, items = (
-            self.facts.get(f"dropped_{name}", 0) for name in ("ratings", "users", "items")
-        )
-        if not ratings:
-            return []
-        least = self.facts["options"]["min_item_ratings"]
-        dropped = f"dropped {ratings:,} ratings of {items:,} items with fewer than {least} ratings"
-        return [dropped + (f", and {users:,} users who rated nothing else" if users else "")]
 
 
 def read_parts(
@@ -126,7 +117,7 @@ def read_parts(
         options: dict[str, Any] = {} if test_fraction is None else {"test_fraction": test_fraction}
         cut = bayesmf.split(ratings, holdout, seed, **options)  # type: ignore[arg-type]
         train, test = cut
-        facts = {**cut.describe(), **_dropped(ratings, cut)}
+        facts = cut.describe()
     if validation is not None:
         train, judge = carve(train, validation, seed)
         facts["validation"] = len(judge)
@@ -139,16 +130,6 @@ def _counts(train: Ratings | Shards) -> dict[str, int]:
         return {"ratings": len(train), "users": train.n_users, "items": train.n_items}
     users, items = (int(np.count_nonzero(side.counts)) for side in (train.by_user, train.by_item))
     return {"ratings": len(train), "users": users, "items": items}
-
-
-def _dropped(ratings: Ratings, cut: Split) -> dict[str, int]:
-    """Count what of the ratings is in neither part."""
-    before, train = _counts(ratings), cut.train  # whose ids are those of both parts
-    return {
-        "dropped_ratings": before["ratings"] - len(train) - len(cut.test),
-        "dropped_users": before["users"] - train.n_users,
-        "dropped_items": before["items"] - train.n_items,
-    }
 
 
 def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[str, Any]) -> Any:
@@ -277,8 +258,8 @@ def _remarks(fit: Any) -> list[str]:
     """How far the algorithm can be trusted, in its own terms."""
     if hasattr(fit, "traces"):
         noise = fit.diagnostics().get("noise precision")
-        if noise is None:
-            return []
+        if noise is None or not np.isfinite(noise["ess"]):
+            return ["there are too few draws to tell whether the chains have converged"]
         return [f"noise precision: R-hat {noise['r_hat']:.3f}, {noise['ess']:.0f} effective draws"]
     if hasattr(fit, "penalty"):
         return [f"penalty {fit.penalty:g}"]
