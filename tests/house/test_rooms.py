@@ -47,10 +47,10 @@ def arrows() -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for path, tree in modules():
         for name in imports(tree):
-            parts = name.split(".")
-            if parts[0] == "bayesmf" and len(parts) > 1 and parts[1] in ORDER:
-                if parts[1] != room_of(path):
-                    found[room_of(path), parts[1]] += 1
+            package, _, rest = name.partition(".")
+            room = rest.partition(".")[0]
+            if package == "bayesmf" and room in ORDER and room != room_of(path):
+                found[room_of(path), room] += 1
     return found
 
 

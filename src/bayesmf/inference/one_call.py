@@ -14,7 +14,7 @@ from bayesmf.choices import HOLDOUTS, INFERENCES, Holdout, Inference
 from bayesmf.data.io.load import load, refuse_reading_options
 from bayesmf.data.io.shards import Shards, is_shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import carve, split
+from bayesmf.data.split import carve, describe_dropped, split
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.base import Fitted
 from bayesmf.inference.gibbs import Gibbs
@@ -37,7 +37,7 @@ class Parts:
     def __str__(self) -> str:
         counts = {name: f"{count:,}" for name, count in self.facts["trained_on"].items()}
         trained = "trained on {ratings} ratings of {items} items by {users} users".format(**counts)
-        return "; ".join([trained, self._held_out(), *self._dropped()])
+        return "; ".join([trained, self._held_out(), *describe_dropped(self.facts)])
 
     def _held_out(self) -> str:
         protocol, seed = self.facts["protocol"], self.facts.get("seed")
@@ -48,16 +48,6 @@ class Parts:
         if self.validation is not None:
             held.append(f"{len(self.validation):,} ratings for validation")
         return f"held out {' and '.join(held) or 'nothing'}"
-
-    def _dropped(self) -> list[str]:
-        ratings, users, items = (
-            self.facts.get(f"dropped_{name}", 0) for name in ("ratings", "users", "items")
-        )
-        if not ratings:
-            return []
-        least = self.facts["options"]["min_item_ratings"]
-        dropped = f"dropped {ratings:,} ratings of {items:,} items with fewer than {least} ratings"
-        return [dropped + (f", and {users:,} users who rated nothing else" if users else "")]
 
 
 def read_parts(
