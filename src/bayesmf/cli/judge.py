@@ -36,8 +36,12 @@ def evaluate(
         click.echo(to_json(facts))
         return
     rows = facts.pop("by_user_frequency")
-    headings = (name.replace("coverage_", "cover ") for name in facts)
-    headings = (f"{name}%" if name.startswith("cover ") else name for name in headings)
+    headings = (
+        f"cover {name.removeprefix('coverage_')}%"
+        if name.startswith("coverage_")
+        else name.replace("_", " ")
+        for name in facts
+    )
     table = Table("ratings of the user", "test ratings", *headings, box=None, header_style="bold")
     for column in table.columns:
         column.justify = "right"

@@ -68,7 +68,7 @@ def calibration(read: Reader) -> list[Panel]:
                 axes.plot(places, values, marker="o", markersize=3.5, label=title_of(run),
                           **style(run))  # fmt: skip
             if scale == 100:
-                axes.axhline(100 * float(key.split()[1]), color="#888888", linewidth=1)
+                axes.axhline(float(key.removeprefix("coverage_")), color="#888888", linewidth=1)
             axes.set_ylabel("per cent" if scale == 100 else "log density")
             legend(axes, len(runs))
 
