@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.fitted.posterior import SIDES, Posterior, check_on_scale, merge_ratings
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, trace_with
@@ -167,7 +167,7 @@ def add_rows(
     if known.any() and not replace_known:
         raise DataError(
             f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
-            "their ratings out, or have what is known replaced (replace_known=True, --replace)"
+            f"their ratings out, or have what is known replaced with {Option('replace_known', True)}"
         )
     given = ratings.onto(mine, old.items) if side == "user" else ratings.onto(old.users, mine)
     return _join(old, side, mine, given, seed)

@@ -15,7 +15,7 @@ from bayesmf.data.io.shards import Shards
 from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Effect, Parameters
@@ -280,7 +280,7 @@ def check_on_scale(ratings: Ratings, scale: Scale) -> None:
         item = ratings.items.values.item(int(rows.index[k]))
         raise DataError(
             f"the rating {values[k]:g} of item {item!r} by user {user!r} is not on the scale "
-            f"{scale} of this fit; correct it, or fit with a wider scale (scale=, --scale)"
+            f"{scale} of this fit; correct it, or fit with a wider scale: {Option('scale', function='load')}"
         )
 
 

@@ -16,7 +16,7 @@ from bayesmf.choices import FORMS, Form
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
@@ -144,7 +144,7 @@ class Gibbs:
         """
         check_parts(train, test=test, validation=validation)
         if resume and checkpoint is None:
-            raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
+            raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
         engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
             kept = stack.enter_context(self._keep_draws(train, keep_in))
