@@ -167,7 +167,8 @@ def add_rows(
     if known.any() and not replace_known:
         raise DataError(
             f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
-            f"their ratings out, or have what is known replaced with {Option('replace_known', True)}"
+            "their ratings out, or have what is known replaced with "
+            f"{Option('replace_known', True)}"
         )
     given = ratings.onto(mine, old.items) if side == "user" else ratings.onto(old.users, mine)
     return _join(old, side, mine, given, seed)

@@ -280,7 +280,8 @@ def check_on_scale(ratings: Ratings, scale: Scale) -> None:
         item = ratings.items.values.item(int(rows.index[k]))
         raise DataError(
             f"the rating {values[k]:g} of item {item!r} by user {user!r} is not on the scale "
-            f"{scale} of this fit; correct it, or fit with a wider scale: {Option('scale', function='load')}"
+            f"{scale} of this fit; correct it, or fit with a wider scale: "
+            f"{Option('scale', function='load')}"
         )
 
 

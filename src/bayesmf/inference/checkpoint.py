@@ -105,8 +105,8 @@ class Checkpoint:
             if not (self.folder / MAIN).exists():
                 raise
             raise DataError(
-                f"{error.message}; what was saved before is whole: {Option('resume', True)} goes on "
-                "from it"
+                f"{error.message}; what was saved before is whole, and "
+                f"{Option('resume', True)} goes on from it"
             ) from error
         self._last = time.monotonic()
 
