@@ -378,7 +378,7 @@ def test_explaining_without_ratings_at_hand():
 
 
 @pytest.mark.parametrize("algorithm", [
-    Variational(VARIANTS["user side, robust"], updates=4), MAP(VARIANTS["user side, robust"]),
+    Variational(VARIANTS["user side, robust"], sweeps=4), MAP(VARIANTS["user side, robust"]),
 ])  # fmt: skip
 def test_every_algorithm_s_fit_can_do_it(algorithm, tmp_path):
     fit = algorithm.fit(TRAIN)
@@ -400,7 +400,7 @@ def test_every_algorithm_s_fit_can_do_it(algorithm, tmp_path):
 def test_variances_of_variational_draws_are_those_of_q():
     from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 
-    fit = Variational(VARIANTS["both sides, joint bias"], updates=4, keep=4000).fit(TRAIN)
+    fit = Variational(VARIANTS["both sides, joint bias"], sweeps=4, keep=4000).fit(TRAIN)
     user, item = np.array([0, 2], np.int32), np.array([1, 3], np.int32)
     cov = fit.q.covariances("user"), fit.q.covariances("item")
     expected = prediction_variance(fit.state, *cov, user, item)
@@ -499,7 +499,7 @@ def test_an_id_without_ratings_is_a_stranger():
 
 
 def test_explaining_a_mean_field_explains_its_prediction():
-    fit = Variational(VARIANTS["user side"], updates=5).fit(TRAIN)
+    fit = Variational(VARIANTS["user side"], sweeps=5).fit(TRAIN)
     user, item = TRAIN.users.values[0], TRAIN.items.values[1]
     predicted = fit.predict([(user, item)])["mean"][0].as_py()
     assert np.isclose(fit.explain(user, item)["prediction"], predicted, rtol=1e-5)
