@@ -290,23 +290,23 @@ def merge_ratings(parts: Sequence[Ratings | None], users: Ids, items: Ids) -> Ra
 
     If two parts rate the same pair, the later part counts. Times are kept if all parts have them.
     """
-    there = [part.onto(users, items) for part in parts if part is not None]
+    there = [part for part in parts if part is not None]
     if len(there) < 2:
-        return there[0] if there else None
-    rows = [part.by_user for part in there]
-    key = np.concatenate([r.row_index.astype(np.int64) * len(items) + r.index for r in rows])
+        return there[0].onto(users, items) if there else None
+    cells = [Cells.of(part, users, items) for part in there]
+    user, item = (np.concatenate([getattr(c, side) for c in cells]) for side in SIDES)
+    key = np.where((user >= 0) & (item >= 0), user.astype(np.int64) * len(items) + item, -1)
     order = np.argsort(key, kind="stable")  # each part is in order already, so this is fast
-    order = order[np.append(key[order[1:]] != key[order[:-1]], True)[: len(key)]]
-    values = np.concatenate([r.values for r in rows])[order]
-    times = [r.times for r in rows if r.times is not None]
-    user, item = np.divmod(key[order], max(len(items), 1))
+    last = np.append(key[order[1:]] != key[order[:-1]], True)[: len(order)]
+    order = order[last & (key[order] >= 0)]
+    times = [part.by_user.times for part in there if part.by_user.times is not None]
     return Ratings.from_sorted(
         users,
         items,
-        user.astype(np.int32),
-        item.astype(np.int32),
-        values,
-        np.concatenate(times)[order] if len(times) == len(rows) else None,
+        user[order],
+        item[order],
+        np.concatenate([part.values for part in there])[order],
+        np.concatenate(times)[order] if len(times) == len(there) else None,
         there[0].scale,
         there[0].name,
     )
