@@ -16,8 +16,8 @@ from bayesmf.checks import check_choice, check_kind, check_number, check_whole
 from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import OverfittingWarning
-from bayesmf.fit.fitted import Fitted, test_error
-from bayesmf.fit.posterior import Posterior, affordable, draws_of
+from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.fit import map_start

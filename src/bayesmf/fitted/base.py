@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
-from bayesmf.fit import files as model_files
-from bayesmf.fit.explain import explain
-from bayesmf.fit.fold_in import add_rows
-from bayesmf.fit.posterior import Posterior, check_on_scale
-from bayesmf.fit.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
+from bayesmf.fitted import files as model_files
+from bayesmf.fitted.explain import explain
+from bayesmf.fitted.fold_in import add_rows
+from bayesmf.fitted.posterior import Posterior, check_on_scale
+from bayesmf.fitted.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
 from bayesmf.machine import check_threads, using
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
@@ -181,8 +181,9 @@ class Fitted:
         train, held_out = self.posterior.train, self.posterior.held_out
         if train is None:
             raise DataError(
-                "the training ratings are not at hand to leave out what was rated; give them "
-                "(seen=, --seen), or keep what was rated in (exclude_seen=False, --with-seen)"
+                "the training ratings are not at hand to leave out what was rated; give them with "
+                f"{Option('seen', 'RATINGS')}, or keep what was rated in with "
+                f"{Option('exclude_seen', False)}"
             )
         return [train] if held_out is None else [train, held_out]
 

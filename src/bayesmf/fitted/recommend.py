@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fit.posterior import Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws

@@ -11,8 +11,8 @@ import pytest
 import bayesmf
 from bayesmf import DataError, Gibbs, Ratings
 from bayesmf.data.ids import Ids
-from bayesmf.fit.fitted import SavedFit
-from bayesmf.fit.posterior import Posterior, merge_ratings
+from bayesmf.fitted.base import SavedFit
+from bayesmf.fitted.posterior import Posterior, merge_ratings
 from oracle.variants import VARIANTS, small_ratings
 
 TRAIN = small_ratings(9, 7, seed=1)
