@@ -19,7 +19,7 @@ from bayesmf.kernels.designs import (
     store_grams,
     strips,
 )
-from bayesmf.kernels.rows import Known, Prior, draw_rows
+from bayesmf.kernels.rows import OtherSide, Prior, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.distributions import NormalWishart
@@ -144,10 +144,10 @@ def prior_of(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS)
     return Prior(fixed, scaled, fixed @ me.mean, scaled @ me.mean, me.spread, me.offset, offset_cov)
 
 
-def _known(data: SideData, others: Side, algorithm: Algorithm) -> Known:
+def _known(data: SideData, others: Side, algorithm: Algorithm) -> OtherSide:
     """What an update of ``data``'s rows sees of the other side."""
     other: Name = "item" if data.name == "user" else "user"
-    return Known.of(others.x, others.noise, algorithm.known(other).total)
+    return OtherSide.of(others.x, others.noise, algorithm.known(other).total)
 
 
 def update_rows(
@@ -177,7 +177,7 @@ def update_rows(
 
 
 def _rows(
-    data: SideData, known: Known, prior: Prior, counter: Counter, sample: bool, wanted: bool,
+    data: SideData, known: OtherSide, prior: Prior, counter: Counter, sample: bool, wanted: bool,
     width: tuple[int, ...], weight: Array, spread: Array, offset: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Rows, and their squared errors if those are wanted."""
@@ -189,7 +189,7 @@ def _rows(
 
 
 def _update_biases(
-    data: SideData, me: Side, known: Known, weight: Array, counter: Counter, sample: bool,
+    data: SideData, me: Side, known: OtherSide, weight: Array, counter: Counter, sample: bool,
     cov: Covariances, errors: Array, state: State,
 ) -> None:  # fmt: skip
     """Rows without features of their own: only the bias is free, given S = offset."""
@@ -211,7 +211,7 @@ def _update_biases(
         squared_errors(grams, me.x, spread, me.size, errors)
 
 
-def _grams(data: SideData, known: Known, size: int, state: State) -> Array:
+def _grams(data: SideData, known: OtherSide, size: int, state: State) -> Array:
     columns = known.z.shape[1]
     out = np.empty((len(data.counts), columns, columns))
     store_grams(data.observed, known, size, state.width(), out)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ratings import Ratings
 from bayesmf.engines.ray.cluster import Ray
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, RowMoments
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data, Name, Side, SideData, State, random_start
@@ -110,7 +110,7 @@ def conditional_moments(model: Model, data: SideData, state: State) -> tuple[Arr
     """Mean and covariance of every row of one side, given the other side and everything else."""
     me, others = state.sides(data.name)
     out, covs = np.zeros_like(me.x), np.empty((len(me.x), me.size * (me.size + 1) // 2))
-    known = Known.of(others.x, others.noise, POINTS)
+    known = OtherSide.of(others.x, others.noise, POINTS)
     draw_rows(data.observed, known, state.tau * me.noise, prior_of(model, data, me), NO_DRAWS,
               False, out, NO_VALUES, covs, np.empty(len(me.x)), state.width())  # fmt: skip
     return out[:, : me.size], covs
