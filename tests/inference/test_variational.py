@@ -211,11 +211,7 @@ def test_rows_in_moments(name):
     me, items = state.user, state.item
     cov = random_covariances(len(items.x), size, 1)
     offset = random_covariances(len(me.x), size, 2) if len(me.offset) else POINTS
-<<<<<<< HEAD
-    known = Known.of(items.x, items.alpha, cov)
-=======
-    known = OtherSide.of(items.x, items.noise, cov)
->>>>>>> kernels
+    known = OtherSide.of(items.x, items.alpha, cov)
     own, logdet, errors = np.empty((len(me.x), size * (size + 1) // 2)), np.empty(21), np.empty(21)
     draw_rows(data.user.observed, known, state.tau * me.alpha,
               row_prior(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,

@@ -191,11 +191,7 @@ def _users(block: Block, rows: Held, shared: Shared) -> tuple[Held, Sums]:
     update_alpha(model, data, me, errors, state, algorithm)
     new = Held(me.x, me.alpha, me.scale)
     grams = np.empty((len(shared.x), (me.size + 1) * (me.size + 2) // 2))
-<<<<<<< HEAD
-    known = Known.of(me.x, me.alpha, POINTS)
-=======
-    known = OtherSide.of(me.x, me.noise, POINTS)
->>>>>>> kernels
+    known = OtherSide.of(me.x, me.alpha, POINTS)
     pack_grams(block.items, known, me.size, state.width(), grams)
     return new, (grams, *_moments(new, model))
 

@@ -105,13 +105,8 @@ def conditional_moments(model: Model, data: SideData, state: State) -> tuple[Arr
     """Mean and covariance of every row of one side, given the other side and everything else."""
     me, others = state.sides(data.name)
     out, covs = np.zeros_like(me.x), np.empty((len(me.x), me.size * (me.size + 1) // 2))
-<<<<<<< HEAD
-    known = Known.of(others.x, others.alpha, POINTS)
+    known = OtherSide.of(others.x, others.alpha, POINTS)
     draw_rows(data.observed, known, state.tau * me.alpha, row_prior(model, data, me), NO_DRAWS,
-=======
-    known = OtherSide.of(others.x, others.noise, POINTS)
-    draw_rows(data.observed, known, state.tau * me.noise, prior_of(model, data, me), NO_DRAWS,
->>>>>>> kernels
               False, out, NO_VALUES, covs, np.empty(len(me.x)), state.width())  # fmt: skip
     return out[:, : me.size], covs
 

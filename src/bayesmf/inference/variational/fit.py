@@ -294,11 +294,7 @@ class _Updates:
 def expected_total(data: Data, state: State, q: MeanField) -> float:
     """sum <alpha_i><beta_j> E_ij over any ratings of the same users and items."""
     out = np.empty(len(state.user.x))
-<<<<<<< HEAD
-    known = Known.of(state.item.x, q.alpha("item"), q.beliefs["item"].cov.total)
-=======
-    known = OtherSide.of(state.item.x, q.noise("item"), q.beliefs["item"].cov.total)
->>>>>>> kernels
+    known = OtherSide.of(state.item.x, q.alpha("item"), q.beliefs["item"].cov.total)
     expected_errors(data.user.observed, state.user.x, q.beliefs["user"].cov.total, known,
                     state.user.size, state.width(), out)  # fmt: skip
     return float(q.alpha("user") @ out)
