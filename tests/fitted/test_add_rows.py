@@ -73,7 +73,7 @@ def test_a_rating_moves_a_new_user_towards_it():
 
 @pytest.mark.parametrize("algorithm", [
     Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40),
-    Variational(VARIANTS["no side"], 6), MAP(VARIANTS["no side"], penalty=1.0),
+    Variational(VARIANTS["no side"], sweeps=6), MAP(VARIANTS["no side"], penalty=1.0),
 ])  # fmt: skip
 def test_replacing_what_is_known_moves_the_mean(algorithm):
     fit = algorithm.fit(TRAIN)
@@ -109,7 +109,7 @@ def test_a_user_folded_into_an_estimate_is_at_the_minimum_of_its_energy():
 
 def test_users_folded_into_q_are_as_unsure_as_they_should_be():
     """One rating leaves a user about whom less is known than about those with many."""
-    fit = Variational(VARIANTS["no side"], 6, keep=400).fit(TRAIN)
+    fit = Variational(VARIANTS["no side"], sweeps=6, keep=400).fit(TRAIN)
     item = TRAIN.items.values[1]
     new = Ratings.from_triplets(users=[700], items=TRAIN.items.values[:1], ratings=[1])
     more = fit.fold_in(new).posterior
@@ -182,7 +182,7 @@ def plain_mean_field(model, state, mean: float, items, values) -> tuple[np.ndarr
 def test_the_centre_of_a_new_user_under_q_is_a_mean_field_s(name):
     """Ratings of items that vary much weigh less, and so do those of a user who varies much."""
     model = VARIANTS[name]
-    known = Variational(model, 6).fit(TRAIN).posterior
+    known = Variational(model, sweeps=6).fit(TRAIN).posterior
     centre = {key: values.copy() for key, values in known.centre.items()}
     if model.precision != "constant":  # far from 1, so that their weights make a difference
         centre["item.alpha"] = np.linspace(0.55, 1.9, TRAIN.n_items).astype(np.float32)

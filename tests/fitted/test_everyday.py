@@ -98,8 +98,8 @@ def test_an_unknown_user_is_one_of_the_prior(name):
 def test_the_noise_of_strangers_is_that_of_the_precisions_prior(name):
     """Of two strangers: the mean of 1 / (alpha beta tau), alpha and beta from their prior."""
     model, fit = VARIANTS[name], fitted(name)
-    h, rng = model.hyper, np.random.default_rng(0)
-    alpha = rng.gamma(h.precision_shape, 1 / h.precision_rate, 400_000)
+    rng, (shape, rate) = np.random.default_rng(0), model.precision_prior
+    alpha = rng.gamma(shape, 1 / rate, 400_000)
     if model.precision == "truncated":
         alpha = alpha[(alpha > model.bounds[0]) & (alpha < model.bounds[1])]
     tau = np.mean([1 / fit.draws[number].tau for number in range(len(fit.draws))])
@@ -279,8 +279,14 @@ def test_what_a_stranger_has_seen_is_left_out():
     assert fit.recommend([4242], n=9, seen=[]).num_rows == len(items)
 
 
-@pytest.mark.parametrize("algorithm", [Gibbs(VARIANTS["no side"], 12, 2), MAP(VARIANTS["no side"]),
-                                       Variational(VARIANTS["user side"], 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Gibbs(VARIANTS["no side"], sweeps=12, burn_in=2),
+        MAP(VARIANTS["no side"]),
+        Variational(VARIANTS["user side"], sweeps=4),
+    ],
+)
 def test_one_error_from_one_definition(algorithm):
     """Whatever ids the test ratings come with, and however they are predicted."""
     keep = np.arange(len(TRAIN)) % 3 > 0
@@ -464,7 +470,7 @@ def test_a_fit_shows_itself_in_one_line():
     assert told == "GibbsFit(rank 2, constant precision)"
     fit.test_rmse = 0.5
     assert Fitted.__repr__(fit) == "GibbsFit(rank 2, constant precision; test RMSE 0.5000)"
-    made = Variational(VARIANTS["no side, robust"], 2).fit(TRAIN)
+    made = Variational(VARIANTS["no side, robust"], sweeps=2).fit(TRAIN)
     assert Fitted.__repr__(made) == "VariationalFit(rank 2, robust precision)"
     assert "posterior" not in vars(made)  # it was not made for this
 

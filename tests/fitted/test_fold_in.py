@@ -33,9 +33,10 @@ def test_a_new_user_is_at_the_mean_of_the_conditional(name):
     new = fold_in(model, state, data, Draws(0, 1))
     if len(new.user.offset):
         expected = np.zeros_like(new.user.offset)
-        for i, c in enumerate(data.user.matrices[0].scale):
-            for j, _ in readable.rated(data.user, i):
-                expected[i] += c * state.user.shifts[0].W[j]
+        for number, shift in enumerate(state.user.shifts):
+            for i in range(others.n_users):
+                for k, x in readable.entries(data.user, number, i).items():
+                    expected[i] += x * shift.W[k]
         np.testing.assert_allclose(new.user.offset, expected, atol=1e-12)
     size = model.size
     for i in range(others.n_users):
@@ -86,14 +87,14 @@ def test_folded_in_users_agree_with_a_long_refit():
     train, given, test = full.select(~new), full.select(known), full.select(new & ~known)
     fit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=1).fit(train)
     data = Data.of(given, model, train.mean)
-    target = Target(test, data)
+    target = Target(test, data, model)
     draws = np.array([
         target.predict(fold_in(model, fit.draws[k], data, Draws(0, 1)))
         for k in range(len(fit.draws))
     ])  # fmt: skip
     both = full.select(~new | known)
     refit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=2).fit(both)
-    again = Target(test, Data.of(both, model))
+    again = Target(test, Data.of(both, model), model)
     refitted = np.array([again.predict(refit.draws[k]) for k in range(len(refit.draws))])
 
     def batches(values):

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_whole
+from bayesmf.choices import RANK_BY, RankBy
 from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
@@ -21,7 +23,7 @@ from bayesmf.fitted import files as model_files
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior, check_on_scale
-from bayesmf.fitted.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
+from bayesmf.fitted.recommend import Seen, recommend
 from bayesmf.machine import check_threads, using
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
@@ -140,8 +142,8 @@ class Fitted:
         items are ranked by), user after user, with fewer rows for a user who has fewer items left.
         It is of the same kind as ``users``, with an index of its own.
         """
-        check_whole("n", n)
-        check_rank_by(rank_by)
+        check_whole("n", n, 1)
+        check_choice("rank_by", rank_by, RANK_BY)
         posterior = self.posterior
         asked, like = (posterior.users.values, None) if users is None else users_of(users)
         rows = posterior.warm_row_of("user", asked)
@@ -260,7 +262,7 @@ class Fitted:
         ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
         ``adds``.
         """
-        check_whole("most", most)
+        check_whole("most", most, 1)
         for what, asked in (("user", user), ("item", item)):
             if np.ndim(asked):
                 raise TypeError(f"explain takes one {what}, not a {type(asked).__name__}")
