@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _sampler(self) -> Gibbs:
         """Translate the parameters: the one place that knows ``Model`` and ``Gibbs``."""
         given = {name: getattr(self, name) for name in OF_MODEL}
-        model = replace(Model.best(), **{k: v for k, v in given.items() if v is not None})
+        model = Model(**{k: v for k, v in given.items() if v is not None})
         options: dict[str, Any] = {} if self.burn_in is None else {"burn_in": self.burn_in}
         seed = self.random_state
         if not isinstance(seed, int | np.integer):

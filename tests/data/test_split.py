@@ -7,12 +7,12 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from bayesmf.data.choices import Protocol
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayesmf import DataError, Ratings, kfold, load, load_split, save_split, split
 from bayesmf.data import split as splits
-from bayesmf.data.choices import Protocol
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, store_grams
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
 from bayesmf.model.state import Data, Side, SideData, State
@@ -116,7 +116,7 @@ def numbers(found) -> np.ndarray:
 
 def row_kernel(model: Model, mine: SideData, me: Side, others: Side, state: State):
     x, errors = me.x.copy(), np.empty(len(me.x))
-    draw_rows(mine.observed, Known.of(others.x, others.noise, sweep.POINTS),
+    draw_rows(mine.observed, OtherSide.of(others.x, others.noise, sweep.POINTS),
               state.tau * me.noise, sweep.prior_of(model, mine, me), Draws(0).counter(), False, x,
               errors, sweep.POINTS, sweep.NO_VALUES, state.width())  # fmt: skip
     return x, errors
@@ -135,7 +135,7 @@ def first_side_features(model: Model, data: Data, state: State, name: str, form:
     else:
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        known = Known.of(others.x, others.noise, sweep.POINTS)
+        known = OtherSide.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         draw_non_centred(pattern(raters.observed), mine.shrink, state.tau * me.noise, grams,
                          precision, precision @ me.W_mean[first:], first, counter, False, me.x,

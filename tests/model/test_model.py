@@ -9,7 +9,7 @@ import pytest
 
 from bayesmf import DataError
 from bayesmf.kernels.designs import draw_centred, draw_non_centred, pattern, store_grams
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Group, Model
 from bayesmf.model.state import Data, refresh_offset
@@ -161,7 +161,7 @@ def test_the_row_kernel_is_the_conditional(world, sample):
             conditional = readable.row(state, mine, i, model)
             expected.append(conditional.sample(noise) if sample else conditional.mean())
         errors, x = np.empty(len(me.x)), me.x.copy()
-        known = Known.of(others.x, others.noise, sweep.POINTS)
+        known = OtherSide.of(others.x, others.noise, sweep.POINTS)
         draw_rows(mine.observed, known, state.tau * me.noise, sweep.prior_of(model, mine, me),
                   counter, sample, x, errors, sweep.POINTS, sweep.NO_VALUES,
                   state.width())  # fmt: skip
@@ -184,7 +184,7 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         counter = stream(Draws(3, 1, 5), mine.name, "W_free").counter()
         precision = me.W_precision[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        known = Known.of(others.x, others.noise, sweep.POINTS)
+        known = OtherSide.of(others.x, others.noise, sweep.POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), me.W.copy()
         draw_non_centred(pattern(raters.observed), mine.shrink, state.tau * me.noise, grams,

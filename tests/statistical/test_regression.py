@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Data
@@ -128,7 +128,7 @@ def test_rows_are_a_linear_regression(name):
     state = random_state(model, data)
     mean, covariance = regression(model, ratings, state, joint=False)
     me, items = state.user, state.item
-    known = Known.of(items.x, items.noise, sweeping.POINTS)
+    known = OtherSide.of(items.x, items.noise, sweeping.POINTS)
     inputs = (data.user.observed, known, state.tau * me.noise,
               sweeping.prior_of(model, data.user, me))  # fmt: skip
     outputs = (me.x, np.empty(0), sweeping.POINTS, np.empty(0), state.width())

@@ -277,17 +277,9 @@ def _describe_split(facts: dict[str, Any]) -> str:
         f"{facts['test_users_not_in_train']:,} users and "
         f"{facts['test_items_not_in_train']:,} items of the test are not in training",
     ]
+    from bayesmf.data.split import describe_dropped
+
     return "; ".join([*parts, *describe_dropped(facts)])
-
-
-def describe_dropped(facts: dict[str, Any]) -> list[str]:
-    """What a split dropped, in words; nothing if it kept everything."""
-    if not facts.get("dropped_ratings"):
-        return []
-    ratings, items, users = (facts[f"dropped_{name}"] for name in ("ratings", "items", "users"))
-    least = facts["options"]["min_item_ratings"]
-    dropped = f"dropped {ratings:,} ratings of {items:,} items with fewer than {least} ratings"
-    return [dropped + (f", and {users:,} users who rated nothing else" if users else "")]
 
 
 COMMANDS = (data, split, shard)

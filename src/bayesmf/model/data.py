@@ -115,19 +115,16 @@ class Data:
         model.likelihood.check(ratings)
         mean = model.likelihood.centre(ratings.mean) if mean is None else mean
         user, item = ratings.by_user, ratings.by_item
-        response = None
+        response, read = None, mean  # what the kernels take off what they read
         if model.responds:
-            response, mean_read = Response.of(ratings, mean), 0.0
+            response, read = Response.of(ratings, mean), 0.0
             user = _with_values(user, response.by_user)
             item = _with_values(item, response.by_item)
-        else:
-            mean_read = mean
-        user_facts = SideFacts("user", ratings.users, user.counts)
-        item_facts = SideFacts("item", ratings.items, item.counts)
-        sides = (side_data(user, "user", mean_read, design_matrices(model, user_facts)),
-                 side_data(item, "item", mean_read, design_matrices(model, item_facts)))  # fmt: skip
-        return cls(with_columns(sides[0], sides[1]), with_columns(sides[1], sides[0]), mean,
-                   len(ratings), response)  # fmt: skip
+        users = design_matrices(model, SideFacts("user", ratings.users, user.counts))
+        items = design_matrices(model, SideFacts("item", ratings.items, item.counts))
+        one, two = side_data(user, "user", read, users), side_data(item, "item", read, items)
+        sides = with_columns(one, two), with_columns(two, one)
+        return cls(*sides, mean, len(ratings), response)
 
 
 def _with_values(rows: Rows, values: Array) -> Rows:

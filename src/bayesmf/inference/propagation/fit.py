@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from bayesmf.checks import check_choice, check_kind, check_whole
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fit.fitted import Fitted, test_error
-from bayesmf.fit.posterior import Posterior, affordable
+from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.posterior import Posterior, affordable
 from bayesmf.inference.engine import Engine, find_engine
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.loop import Callback, Clock, Progress, check_parts
@@ -194,8 +194,8 @@ class Propagation:
             if self.grid != (1, 1) and average < least:
                 raise DataError(
                     f"grid={self.grid}: {name}s have {average:.1f} ratings in a block on the "
-                    f"average, fewer than the {least} unknowns of each; choose a coarser grid or a lower "
-                    "rank, or fit with Gibbs"
+                    f"average, fewer than the {least} unknowns of each; choose a coarser grid or "
+                    "a lower rank, or fit with Gibbs"
                 )
 
     def _exact(self, train: Ratings) -> Posterior:
