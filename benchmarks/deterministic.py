@@ -15,11 +15,12 @@ from dataclasses import replace
 import bayesmf
 from bayesmf import MAP, Gibbs, Model, Variational
 from bayesmf.inference.variational.fit import MeanField
-from bayesmf.model.state import Data, random_start
+from bayesmf.model.data import Data
+from bayesmf.model.state import random_start
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep, sweep
 
-NONE, NO_SIDE, SIDE = Model(features="none"), Model(features="user-item"), Model()
+NONE, NO_SIDE, SIDE = (Model.paper(features) for features in ("none", "no-side", "side"))
 PRECISIONS = ("constant", "robust", "truncated")
 UPDATES = 60 if sys.argv[1] == "ml-1m" else 25
 ONLY: list[str] = []  # of the models: `vi:side` or `vi:no features+no side`
@@ -33,7 +34,7 @@ def show(what: str, **facts: object) -> None:
 def maximum(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> None:
     for name, model in (("no features", NONE), ("no side", NO_SIDE), ("side", SIDE)):
         for method in ("momentum", "coordinate"):
-            fit = MAP(model, method, seed=seed, threads=1).fit(train, test)
+            fit = MAP(model, method=method, seed=seed, threads=1).fit(train, test)
             show(f"MAP by {method}, {name}", rmse=fit.test_rmse, penalty=fit.penalty,
                  sweeps=fit.sweeps, seconds=fit.seconds)  # fmt: skip
 
@@ -57,7 +58,7 @@ def variational(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> Non
         ("no side", NO_SIDE, both, PRECISIONS),
         ("side", SIDE, both, PRECISIONS),
         ("no side, joint bias", replace(NO_SIDE, bias="joint"), ("default",), PRECISIONS[1:]),
-        ("both sides, joint bias, p 1/2", Model.best(), ("default",), ("robust",)),
+        ("both sides, joint bias, p 1/2", Model(), ("default",), ("robust",)),
     ):
         if ONLY and name not in ONLY:
             continue
@@ -65,7 +66,8 @@ def variational(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> Non
         for prior in priors:
             for precision in precisions if sys.argv[1] == "ml-1m" else precisions[:1]:
                 variant = replace(model, precision=precision)
-                algorithm = Variational(variant, UPDATES, prior=prior, seed=seed, threads=1)
+                algorithm = Variational(variant, sweeps=UPDATES, prior=prior, seed=seed,
+                                        threads=1)  # fmt: skip
                 report(f"VI, {name}, {precision}, {prior} prior", algorithm, train, test, start)
 
 
@@ -73,11 +75,12 @@ def printed(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> None:
     """The updates as the paper prints them, and its clamped precisions, from the same start."""
     start = MAP(NO_SIDE, seed=seed, threads=1).fit(train).state
     for precision in PRECISIONS:
-        algorithm = Variational(replace(NO_SIDE, precision=precision), UPDATES, prior="map-driven",
-                                moments="first", seed=seed, threads=1)  # fmt: skip
+        algorithm = Variational(replace(NO_SIDE, precision=precision), sweeps=UPDATES,
+                                prior="map-driven", moments="first", seed=seed,
+                                threads=1)  # fmt: skip
         report(f"VI as printed, no side, {precision}", algorithm, train, test, start)
-    clamped = Variational(replace(NO_SIDE, precision="truncated"), UPDATES, prior="map-driven",
-                          clamp=True, seed=seed, threads=1)  # fmt: skip
+    clamped = Variational(replace(NO_SIDE, precision="truncated"), sweeps=UPDATES,
+                          prior="map-driven", clamp=True, seed=seed, threads=1)  # fmt: skip
     report("VI, truncated by clamping, no side", clamped, train, test, start)
 
 
@@ -91,11 +94,11 @@ def starts(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> None:
                 if progress.stage == "sampling" and progress.rmse <= level:
                     reached.setdefault(level, (progress.sweep, round(progress.seconds, 1)))
 
-        fit = Gibbs(NO_SIDE, 200, 5, seed=seed, threads=1).fit(
+        fit = Gibbs(NO_SIDE, sweeps=200, burn_in=5, seed=seed, threads=1).fit(
             train, test, start=start, callbacks=[watch]
         )
-        show(f"Gibbs, no side, from a {start} start", reached=reached, rmse=fit.test_rmse,
-             seconds=fit.seconds)  # fmt: skip
+        show(f"Gibbs, no side, from a {start} start", reached=reached,
+             rmse=fit.rmse_by_sweep[-1], seconds=fit.seconds)  # fmt: skip
 
 
 def cost(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> None:

@@ -24,7 +24,7 @@ import bayesmf
 from bayesmf.data.synthetic import World, generate
 from bayesmf.model.state import to_arrays
 
-MODEL = bayesmf.Model(rank=20, features="side", precision="robust")
+MODEL = bayesmf.Model.paper("side", "robust", rank=20)
 SWEEPS = 10
 BIG = 20_000_000
 PORT = "10.77.0.1:6400"
@@ -201,7 +201,7 @@ from bayesmf.inference.gibbs import Gibbs
 before = told("VmHWM")
 engine = Ray(workers=2) if sys.argv[2] == "ray" else "threads"
 train = bayesmf.Shards.open(sys.argv[1]) if engine != "threads" else bayesmf.load(sys.argv[1])
-model = bayesmf.Model(rank=20, features="side", precision="robust")
+model = bayesmf.Model.paper("side", "robust", rank=20)
 parts = []
 Gibbs(model, sweeps=4, burn_in=2, keep=0, seed=0, engine=engine).fit(
     train, callbacks=[lambda progress: parts.append(told("RssFile", "RssShmem"))])

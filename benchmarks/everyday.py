@@ -18,8 +18,8 @@ import bayesmf
 from bayesmf.data.split import cold_start, generator, rank_within_user
 from bayesmf.data.synthetic import World, generate
 
-SIDE = bayesmf.Model(rank=20, features="side")
-MODELS = {"side": SIDE, "default": bayesmf.Model.best(20)}
+SIDE = bayesmf.Model.paper("side", rank=20)
+MODELS = {"side": SIDE, "default": bayesmf.Model(rank=20)}
 LEVELS = (50, 80, 95)
 GIVEN = (1, 2, 5, 10, 20)
 HELD_OUT = 500

@@ -15,11 +15,12 @@ import time
 import numpy as np
 
 import bayesmf
-from bayesmf.fit.fitted import SavedFit
+from bayesmf.fitted.base import SavedFit
+from bayesmf.inference.loop import Clock
 from bayesmf.inference.propagation.fit import Deal, phases
 from bayesmf.machine import using
 
-MODEL = bayesmf.Model(rank=20, features="user-item")
+MODEL = bayesmf.Model.paper("no-side", rank=20)
 ROWS = ("exact", "1x1", "gaussians", "2x2-dense", "4x4-dense", "2x2-even", "4x4-even")
 LEVELS = (50, 80, 95)
 
@@ -48,7 +49,7 @@ def measure(name: str, train: bayesmf.Ratings, test: bayesmf.Ratings, sweeps: in
         fit = bayesmf.Gibbs(MODEL, **options).fit(train)
     elif name == "gaussians":
         with using(1):
-            fit = SavedFit(sampler.propagate(train), threads=1)
+            fit = SavedFit(sampler.propagate(train, Clock((), None)), threads=1)
     else:
         fit = sampler.fit(train)
     seconds = time.perf_counter() - started
@@ -62,7 +63,8 @@ def main() -> None:
     words = sys.argv[1:]
     sweeps = int(words.pop(0)) if words and words[0].isdigit() else 100
     demo = bayesmf.load("demo")
-    bayesmf.Propagation(MODEL, grid=(1, 1), sweeps=3, burn_in=1).propagate(demo)  # compiles
+    compiling = bayesmf.Propagation(MODEL, grid=(1, 1), sweeps=3, burn_in=1)
+    compiling.propagate(demo, Clock((), None))
     train, test = bayesmf.split(bayesmf.load("ml-1m"), "paper", seed=0)
     row("fit", "RMSE", *(f"{k}%" for k in LEVELS), "log score", "longest path", "seconds")
     row(":--", *["--:"] * 7)

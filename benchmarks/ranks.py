@@ -19,11 +19,11 @@ from bayesmf.data.split import carve
 from bayesmf.evaluation.metrics import log_score
 
 MODELS = {
-    "default": Model.best(),
-    "both": replace(Model.best(), precision="constant"),
-    "both-truncated": replace(Model.best(), precision="truncated"),
-    "no-side": Model(features="user-item"),
-    "no-side-robust": Model(features="user-item", precision="robust"),
+    "default": Model(),
+    "both": replace(Model(), precision="constant"),
+    "both-truncated": replace(Model(), precision="truncated"),
+    "no-side": Model.paper("no-side"),
+    "no-side-robust": Model.paper("no-side", "robust"),
 }
 
 
@@ -55,8 +55,7 @@ def main() -> None:
     for name, rank, shape in product(asked.models.split(","), asked.ranks, asked.shapes):
         model = replace(MODELS[name], rank=rank)
         if shape is not None:
-            hyper = replace(model.hyper, precision_shape=shape, precision_rate=shape)
-            model = replace(model, hyper=hyper)
+            model = replace(model, precision_prior=(shape, shape))
         curves, scores = [], []
         for split in asked.splits:
             train, test = bayesmf.split(bayesmf.load(asked.data), "paper", seed=split)
@@ -72,7 +71,7 @@ def main() -> None:
             found = [curve[sweeps - 1] for curve in curves]
             errors = " ".join(f"{error:.4f}" for error in found)
             score = f"{np.mean(scores):.4f}" if sweeps == asked.sweeps[-1] else ""
-            print(f"| {name} | {rank} | {model.hyper.precision_shape:g} | {sweeps} | {errors} | "
+            print(f"| {name} | {rank} | {model.precision_prior[0]:g} | {sweeps} | {errors} | "
                   f"{np.mean(found):.4f} | {score} |", flush=True)  # fmt: skip
 
 

@@ -16,23 +16,27 @@ import numba
 import numpy as np
 
 import bayesmf
+from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Rows
 from bayesmf.data.synthetic import World, generate
 from bayesmf.engines.ray.cluster import RemoteSide
-from bayesmf.engines.ray.crew import Order, writable
+from bayesmf.engines.ray.crew import Order, make_writable
 from bayesmf.kernels.designs import COLUMNS, draw_centred, offsets_of_strips, pattern, strips
 from bayesmf.kernels.gram import padded
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.machine import using
 from bayesmf.model.conditionals import POINTS
+from bayesmf.model.data import Data, SideData, design_matrices, side_data
+from bayesmf.model.designs import RatedSet, SideFacts
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, SideData, random_start, side_data
+from bayesmf.model.state import random_start
 from bayesmf.random.draws import Draws
-from bayesmf.sweep.sweep import gibbs_sweep, prior_of
+from bayesmf.sweep.rows import row_prior
+from bayesmf.sweep.sweep import gibbs_sweep
 
 RANK = 20
-PLAIN = Model(rank=RANK, features="user-item", precision="robust")
-SIDE = Model(rank=RANK, features="side", side_of="both", precision="robust")
+PLAIN = Model.paper("no-side", "robust", RANK)
+SIDE = Model.paper("side", "robust", RANK, item_designs=(RatedSet(1.0),))
 OTHERS = (
     4_000,
     40_000,
@@ -65,19 +69,19 @@ def some_rows(rows: int, each: int, others: int) -> SideData:
     index = rng.integers(others, size=rows * each).astype(np.int32)
     values = rng.integers(1, 6, size=rows * each).astype(np.int8)
     index.flags.writeable = values.flags.writeable = False
-    return side_data(Rows(np.arange(rows + 1) * each, index, values), "user", 3.0, 1.0)
+    return side_data(Rows(np.arange(rows + 1) * each, index, values), "user", 3.0)
 
 
 def rows_kernel(others: int) -> tuple[float, ...]:
     """Seconds of a side whose rows have many ratings, and of one whose rows have few."""
     width = padded(RANK + 2)
     x = np.random.default_rng(1).normal(size=(others, width))
-    known = Known.of(x, np.ones(others), POINTS)
+    known = OtherSide.of(x, np.ones(others), POINTS)
     times = []
     for rows, each in SHAPES:
         data = some_rows(rows, each, others)
         small = random_start(PLAIN, Data(data, data, 3.0, rows * each), 0)
-        prior = prior_of(PLAIN, data, small.user)
+        prior = row_prior(PLAIN, data, small.user)
         out, ones, errors = np.zeros((rows, width)), np.ones(rows), np.empty(rows)
         run = partial(draw_rows, data.observed, known, ones, prior, Draws(0).counter(), True, out,
                       errors, POINTS, NONE, small.width())  # fmt: skip
@@ -124,7 +128,7 @@ class Idle(SideData):
         x, errors, offset = self.made
         return (x, errors) if len(by_row) == 3 else (offset,)
 
-    def run_strips(self, work: object, shared: object, by_strip: tuple) -> tuple:
+    def run_strips(self, number: int, work: object, shared: object, by_strip: tuple) -> tuple:
         return (by_strip[3],)
 
 
@@ -135,7 +139,9 @@ def driver(model: Model, rows: int = 100_000) -> float:
     for name in ("user", "item"):
         made = (rng.normal(size=(rows, padded(RANK + 2))), rng.random(rows) + 50.0,
                 np.zeros((rows, RANK + 1)))  # fmt: skip
-        sides.append(Idle(name, None, np.full(rows, 100), 1.0, made=made))
+        counts = np.full(rows, 100)
+        matrices = design_matrices(model, SideFacts(name, Ids(np.arange(rows)), counts))
+        sides.append(Idle(name, None, counts, matrices, (counts,) * len(matrices), made=made))
     data = Data(sides[0], sides[1], 3.0, 100 * rows)
     state = random_start(model, data, 0)
 
@@ -154,7 +160,7 @@ def idle(side: SideData, *given: object) -> tuple[np.ndarray]:
 
 def copied(side: SideData, value: np.ndarray, *given: object) -> tuple[np.ndarray]:
     """The seconds of a copy."""
-    return (np.array([least(7, lambda: writable(value))]),)
+    return (np.array([least(7, lambda: make_writable(value))]),)
 
 
 @cache
@@ -170,7 +176,7 @@ def driver_step(data: Data) -> float:
     """Processor seconds of the driver for a step of idle workers."""
     import ray
 
-    crew, order = data.user.crew, Order("user", idle, (np.zeros(8),), False)
+    crew, order = data.user.crew, Order("user", idle, (np.zeros(8),))
     own, times = [[(np.zeros(8),)] for _ in crew._workers], []
     for _ in range(30):
         start = time.process_time()
@@ -251,8 +257,8 @@ class Watched(RemoteSide):
     def run(self, work: Callable, shared: tuple, by_row: tuple) -> tuple:
         return self._note(super().run(Watch(work), shared, by_row))
 
-    def run_strips(self, work: Callable, shared: tuple, by_strip: tuple) -> tuple:
-        return self._note(super().run_strips(Watch(work), shared, by_strip))
+    def run_strips(self, number: int, work: Callable, shared: tuple, by_strip: tuple) -> tuple:
+        return self._note(super().run_strips(number, Watch(work), shared, by_strip))
 
 
 def real(ratings: bayesmf.Ratings, model: Model) -> tuple[np.ndarray, np.ndarray]:

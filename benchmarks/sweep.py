@@ -24,14 +24,16 @@ from bayesmf.data.io.load import find
 from bayesmf.data.synthetic import World, generate
 from bayesmf.evaluation.diagnostics import effective_sample_size
 from bayesmf.kernels.reduce import predict
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model.conditionals import POINTS
+from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, random_start
+from bayesmf.model.state import random_start
 from bayesmf.random.draws import Draws
-from bayesmf.sweep.sweep import gibbs_sweep, prior_of
+from bayesmf.sweep.rows import row_prior
+from bayesmf.sweep.sweep import gibbs_sweep
 
-NO_SIDE = Model(features="user-item")
+NO_SIDE, SIDE = Model.paper("no-side"), Model.paper("side")
 
 
 def ratings(name: str) -> bayesmf.Ratings:
@@ -74,10 +76,10 @@ def kernel() -> None:
         model = replace(NO_SIDE, rank=rank)
         data = Data.of(train, model)
         state = random_start(model, data, 0)
-        prior = prior_of(model, data.user, state.user)
+        prior = row_prior(model, data.user, state.user)
         rows, counter = len(train.by_user.counts), Draws(0).counter()
         ones, out, none = np.ones(rows), state.user.x.copy(), np.empty(0)
-        known = Known.of(state.item.x, np.ones(train.n_items), POINTS)
+        known = OtherSide.of(state.item.x, np.ones(train.n_items), POINTS)
 
         run = partial(draw_rows, data.user.observed, known, ones, prior, counter, True, out, none,
                       POINTS, none, state.width())  # fmt: skip
@@ -100,9 +102,9 @@ def models() -> None:
         "no side, robust": replace(NO_SIDE, precision="robust"),
         "no side, truncated": replace(NO_SIDE, precision="truncated"),
         "no side, student-t": replace(NO_SIDE, prior="student-t"),
-        "side": Model(),
-        "side, robust": Model(precision="robust"),
-        "both sides, robust, joint bias": Model.best(),
+        "side": SIDE,
+        "side, robust": replace(SIDE, precision="robust"),
+        "both sides, robust, joint bias": Model(),
     }
     for name in ("ml-1m", "epinions"):
         train = ratings(name)
@@ -146,7 +148,7 @@ def large() -> None:
     made = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"\n{len(data_set):,} ratings generated in {made:.0f} s, peak {peak:.1f} GiB", flush=True)
-    for name, model in (("no side", NO_SIDE), ("both sides, robust", Model.best())):
+    for name, model in (("no side", NO_SIDE), ("both sides, robust", Model())):
         data = Data.of(data_set, model)
         state = random_start(model, data, 0)
         begin = time.perf_counter()
@@ -177,7 +179,7 @@ def start() -> None:
 def forms() -> None:
     """Effective draws a second of the three ways to draw side features, after a common burn-in."""
     numba.set_num_threads(1)
-    model = Model()
+    model = SIDE
     for name, burn_in, sweeps in (("ml-1m", 300, 150), ("epinions", 100, 50)):
         train = ratings(name)
         data = Data.of(train, model)
@@ -198,7 +200,7 @@ def forms() -> None:
                 begin = time.perf_counter()
                 gibbs_sweep(model, data, state, Draws(0, 0, state.sweep + 1), form)
                 times.append(time.perf_counter() - begin)
-                size = np.linalg.slogdet(state.user.W_precision[1:, 1:])[1]
+                size = np.linalg.slogdet(state.user.shifts[0].Lambda[1:, 1:])[1]
                 fitted = np.empty(len(user))
                 predict(user, item, state.user.x, state.item.x, data.mean, fitted)
                 trace.append([state.tau, np.mean(state.user.offset**2), size, *fitted])

@@ -1,6 +1,7 @@
 """Draw docs/figures/predictions.svg: one user's test ratings, and what was predicted; seed 0.
 
-The fit is that of the README: `bayesmf fit demo --rank 6 --sweeps 200 --burn-in 100`.
+The fit is that of the README:
+`bayesmf fit demo --holdout paper --rank 6 --sweeps 200 --burn-in 100`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ QUANTILES = (0.05, 0.25, 0.75, 0.95)
 def draw(path: Path) -> None:
     """Two panels: a user whom the fit knows well, and somebody it does not know."""
     train, test = bayesmf.split(bayesmf.load("demo"), "paper", seed=0)
-    fit = bayesmf.Gibbs(bayesmf.Model.best(rank=6), sweeps=200, burn_in=100).fit(train)
+    fit = bayesmf.Gibbs(bayesmf.Model(rank=6), sweeps=200, burn_in=100).fit(train)
     place = int(train.users.index([USER])[0])
     rows = test.by_user
     span = slice(rows.starts[place], rows.starts[place + 1])

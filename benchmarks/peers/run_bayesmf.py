@@ -13,10 +13,10 @@ from bayesmf.kernels.reduce import predict
 
 bench = Bench()
 MODELS = {
-    "no side": bayesmf.Model(bench.rank, "user-item"),
-    "side": bayesmf.Model(bench.rank, "side"),
-    "both": replace(bayesmf.Model.best(bench.rank), precision="constant"),
-    "default": bayesmf.Model.best(bench.rank),
+    "no side": bayesmf.Model.paper("no-side", rank=bench.rank),
+    "side": bayesmf.Model.paper("side", rank=bench.rank),
+    "both": replace(bayesmf.Model(bench.rank), precision="constant"),
+    "default": bayesmf.Model(bench.rank),
 }
 # user code
 model = MODELS[bench.set["model"]]
@@ -38,7 +38,7 @@ def watch(progress: Progress) -> None:
         return out
 
     def noise() -> np.ndarray:
-        return 1 / (progress.state.tau * user.noise[pairs[0]] * item.noise[pairs[1]])
+        return 1 / (progress.state.tau * user.alpha[pairs[0]] * item.alpha[pairs[1]])
 
     bench.draw(progress.sweep, predicted, noise)
 

@@ -18,14 +18,14 @@ from bayesmf import DataError, Gibbs, Model, Propagation, write
 from bayesmf.cli.main import main
 from bayesmf.data.io.shards import Shards, part, shard, spans
 from bayesmf.engines.ray.cluster import Ray
-from bayesmf.engines.ray.crew import in_turn
+from bayesmf.engines.ray.crew import alternate
 from bayesmf.model.state import to_arrays
 from oracle.variants import VARIANTS, small_ratings
 
 ray = pytest.importorskip("ray")
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 TRAIN = small_ratings(60, 40, seed=1)
-ON_RAY = {name: model for name, model in VARIANTS.items() if model.features != "side-only"}
+ON_RAY = {name: model for name, model in VARIANTS.items() if model.own_features}
 
 
 def same(one, other):
@@ -66,7 +66,7 @@ def test_predictions_traces_and_draws_are_the_same(cluster):
 def test_propagated_blocks_have_the_bits_of_the_threads(cluster):
     ratings = small_ratings(60, 50, seed=3)
     one, other = (
-        Propagation(Model(rank=2, features="user-item"), grid=(2, 2), sweeps=6, burn_in=2, keep=3,
+        Propagation(Model.paper("no-side", rank=2), grid=(2, 2), sweeps=6, burn_in=2, keep=3,
                     engine=engine).fit(ratings).posterior.draws
         for engine in ("threads", "ray")
     )  # fmt: skip
@@ -107,7 +107,7 @@ def workers():
 
 def test_a_worker_may_die_in_mid_sweep(cluster):
     ratings = small_ratings(400, 300, seed=2)
-    model = Model(rank=6, features="side", precision="robust")
+    model = Model.paper("side", "robust", rank=6)
     whole = fitted(model, train=ratings, sweeps=30)
     killed = []
 
@@ -146,7 +146,7 @@ def _plus(block, shared, rows):
 
 
 def test_workers_are_spread_over_the_machines():
-    assert in_turn([["a", "a", "a"], ["b"], [], ["c", "c"]]) == ["a", "b", "c", "a", "c", "a"]
+    assert alternate([["a", "a", "a"], ["b"], [], ["c", "c"]]) == ["a", "b", "c", "a", "c", "a"]
 
 
 def test_what_goes_wrong_in_a_worker_is_raised_here(cluster):
@@ -246,4 +246,4 @@ def test_without_ray_one_sentence_says_how_to_get_it():
             "bayesmf.Gibbs(engine='ray').fit(bayesmf.load('demo'))\n")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "DataError: Ray is not installed; run pip install 'bayesmf[ray]'" in done.stderr
+    assert "ImportError: Ray is not installed; run pip install 'bayesmf[ray]'" in done.stderr

@@ -17,12 +17,13 @@ from bayesmf.data.io.shards import shard
 from bayesmf.engines.ray import cluster as engine
 from bayesmf.engines.ray.cluster import Ray
 from bayesmf.engines.ray.resident import OnRay
-from bayesmf.kernels.rows import Known, draw_from_grams, pack_grams
+from bayesmf.kernels.rows import OtherSide, draw_from_grams, pack_grams
 from bayesmf.model.conditionals import POINTS
-from bayesmf.model.state import Data, Side, to_arrays
+from bayesmf.model.data import Data
+from bayesmf.model.state import Side, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import normals
-from bayesmf.sweep.sweep import prior_of
+from bayesmf.sweep.rows import row_prior
 from oracle import conditionals as readable
 from oracle.resident import RESIDENT, ROBUST, TEST, TRAIN, InProcess, fitted, same, sparse
 from oracle.variants import VARIANTS, random_state
@@ -37,10 +38,10 @@ def test_rows_from_grams_are_those_of_the_conditional(name):
     user, item = state.user, state.item
     cells = (item.size + 1) * (item.size + 2) // 2
     grams, errors = np.empty((len(item.x), cells)), np.empty(len(item.x))
-    known = Known.of(user.x, user.noise, POINTS)
+    known = OtherSide.of(user.x, user.alpha, POINTS)
     pack_grams(data.item.observed, known, item.size, state.width(), grams)
     counter, x = Draws(1).counter(), np.zeros_like(item.x)
-    draw_from_grams(grams, state.tau * item.noise, prior_of(model, data.item, item), counter, x,
+    draw_from_grams(grams, state.tau * item.alpha, row_prior(model, data.item, item), counter, x,
                     errors)  # fmt: skip
     noise = np.empty((len(x), item.size))
     normals(counter, 0, noise)
@@ -49,7 +50,7 @@ def test_rows_from_grams_are_those_of_the_conditional(name):
         np.testing.assert_allclose(x[j, : item.size], expected, rtol=1e-9, atol=1e-11)
         e = [r - x[j, 0] - user.x[i, 0] - user.x[i, 1:] @ x[j, 1:]
              for i, r in readable.rated(data.item, j)]  # fmt: skip
-        weights = [user.noise[i] for i, _ in readable.rated(data.item, j)]
+        weights = [user.alpha[i] for i, _ in readable.rated(data.item, j)]
         np.testing.assert_allclose(errors[j], np.sum(np.array(weights) * np.square(e)), rtol=1e-8)
 
 
@@ -64,8 +65,9 @@ def test_the_draws_are_those_of_the_ordinary_sweep(name, blocks):
         np.testing.assert_allclose(found[key], expected[key], rtol=1e-8, atol=1e-10, err_msg=key)
     for key, trace in other.traces.items():
         np.testing.assert_allclose(one.traces[key], trace, rtol=1e-8, atol=1e-10, err_msg=key)
-    np.testing.assert_allclose(one.predictions.mean, other.predictions.mean, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(one.predictions.noise, other.predictions.noise, rtol=1e-8)
+    found, expected = one.predictions, other.predictions
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.noise_variance, expected.noise_variance, rtol=1e-8)
 
 
 @pytest.mark.parametrize("where", [InProcess, "threads"])
@@ -73,8 +75,8 @@ def test_a_prediction_is_of_its_user_and_item(where):
     fit = fitted(ROBUST, where, sweeps=1, keep=0)
     state, rows = fit.states[0], TEST.by_user
     user, item = rows.row_index, rows.index
-    noise = 1 / (state.tau * state.user.noise[user] * state.item.noise[item])
-    np.testing.assert_allclose(fit.predictions.noise, noise, rtol=1e-12)
+    noise = 1 / (state.tau * state.user.alpha[user] * state.item.alpha[item])
+    np.testing.assert_allclose(fit.predictions.noise_variance, noise, rtol=1e-12)
     x, y = state.user.x[user], state.item.x[item]
     mean = TRAIN.mean + x[:, 0] + y[:, 0] + (x[:, 1:] * y[:, 1:]).sum(1)
     np.testing.assert_allclose(fit.predictions.mean, mean, rtol=1e-12, atol=1e-12)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmf.engines.ray.crew import in_turn
+from bayesmf.engines.ray.crew import alternate
+from bayesmf.model.data import Data, SideData
+from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, SideData, random_start
+from bayesmf.model.state import random_start
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import small_ratings
@@ -59,8 +61,8 @@ class Counting(SideData):
         self.seen.append((nbytes(shared), nbytes(by_row), nbytes(out)))
         return out
 
-    def run_strips(self, work, shared, by_strip):
-        out = super().run_strips(work, shared, by_strip)
+    def run_strips(self, number, work, shared, by_strip):
+        out = super().run_strips(number, work, shared, by_strip)
         self.seen.append((nbytes(shared), nbytes(by_strip), nbytes(out)))
         return out
 
@@ -70,11 +72,11 @@ class Counting(SideData):
 @pytest.mark.parametrize("rank", [3, 20])
 def test_the_bytes_of_the_formula_are_those_of_a_sweep(side_of, joint, rank):
     ratings = small_ratings(30, 20, seed=1)
-    model = Model(
-        rank, "side" if side_of else "user-item", side_of or "user", precision="robust",
-        bias="joint" if joint else "learned",
-    )  # fmt: skip
     sides = {"both": ("user", "item"), None: ()}.get(side_of, (side_of,))
+    designs = {f"{side}_designs": (RatedSet(1.0),) if side in sides else ()
+               for side in ("user", "item")}  # fmt: skip
+    bias = "joint" if joint else "learned"
+    model = Model.paper("side", "robust", rank, bias=bias, **designs)
     plain, seen = Data.of(ratings, model), []
     data = Data(*(Counting(**vars(side), seen=seen) for side in (plain.user, plain.item)),
                 plain.mean, plain.size)  # fmt: skip
@@ -126,7 +128,7 @@ def test_indices_are_where_W_is_drawn_and_nowhere_else(machines):
     side = Job(10**6, 300, 200, ("user", "item"))
     more = memory(side, cluster, FREE)
     assert more.machine - held.machine < 4 * 10**6 <= (more.first - more.machine) / 2
-    places = in_turn([[machine] * cluster.cores for machine in range(machines)])
+    places = alternate([[machine] * cluster.cores for machine in range(machines)])
     busiest = np.bincount(places[: side.strips], dealt(side.strips, cluster.workers)).max()
     assert busiest == dealt(side.strips, cluster.workers)[::machines].sum()
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 
 from bayesmf import DataError
 from bayesmf.cli.main import main
-from bayesmf.inference import chains, checkpoint
+from bayesmf.inference import checkpoint, engine
 from bayesmf.inference.loop import Progress
 from oracle.checkpoints import JUDGE, NAMES, SWEEPS, TEST, TRAIN, Stop, content, fitted, sampler
 
@@ -134,7 +135,7 @@ def test_a_budget_shorter_than_the_map_start_goes_on_all_the_same(tmp_path):
 def test_ctrl_c_waits_for_the_end_of_the_sweep(tmp_path, monkeypatch):
     """Wherever it comes; a second one does not wait, and what was saved before stays."""
     expected = content(fitted(sampler()))
-    sweep = chains.gibbs_sweep
+    sweep = engine.gibbs_sweep
     for times, done in ((1, 3), (2, 2)):
         calls = []
 
@@ -145,10 +146,10 @@ def test_ctrl_c_waits_for_the_end_of_the_sweep(tmp_path, monkeypatch):
                 for _ in range(times):
                     signal.raise_signal(signal.SIGINT)
 
-        monkeypatch.setattr(chains, "gibbs_sweep", interrupted)
+        monkeypatch.setattr(engine, "gibbs_sweep", interrupted)
         fit = fitted(sampler(), tmp_path / str(times))
         assert (fit.stopped, fit.sweeps) == ("interrupted", done)
-        monkeypatch.setattr(chains, "gibbs_sweep", sweep)
+        monkeypatch.setattr(engine, "gibbs_sweep", sweep)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         rest = Stop(-1, "ask")
         fit = fitted(sampler(), tmp_path / str(times), resume=True, callbacks=[rest])
@@ -195,8 +196,8 @@ print("same")
 
 
 def test_threads_do_not_matter(tmp_path):
-    here = os.path.dirname(__file__)
-    path = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", THREADS, str(tmp_path)], capture_output=True, text=True, check=False,
         env={**os.environ, "NUMBA_NUM_THREADS": "3", "PYTHONPATH": path},
@@ -206,7 +207,8 @@ def test_threads_do_not_matter(tmp_path):
 
 def command(ratings, out, *more) -> list[str]:
     words = ["fit", ratings, "--rank", 3, "--sweeps", 80, "--chains", 2, "--burn-in", 5, "--json",
-             "--quiet", "--validation", 0.1, "--patience", 79, "--out", out, *more]  # fmt: skip
+             "--quiet", "--holdout", "paper", "--validation", 0.1, "--patience", 79, "--out", out,
+             *more]  # fmt: skip
     return [sys.executable, "-m", "bayesmf", *map(str, words)]
 
 

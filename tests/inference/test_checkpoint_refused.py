@@ -14,9 +14,12 @@ from bayesmf import DataError, Gibbs, Model
 from bayesmf.cli.fit import _seconds
 from bayesmf.cli.main import main
 from bayesmf.data.io.atomic import locked
+from bayesmf.fitted.kept import Kept
 from bayesmf.inference import checkpoint
+from bayesmf.inference.chains import Chains
+from bayesmf.inference.engine import Threads
 from bayesmf.inference.loop import Progress
-from bayesmf.model.state import Data
+from bayesmf.model.data import Data
 from oracle.checkpoints import ALL, JUDGE, TEST, TRAIN, Stop, content, fitted, sampler
 from oracle.variants import BASE, VARIANTS
 
@@ -110,10 +113,11 @@ def test_a_forged_file_is_refused(tmp_path):
     path = tmp_path / checkpoint.MAIN
     body = path.read_bytes().partition(b"\n")[2]
     for name in ("state.user.x", "test", "trace.0", "waiting", "facts"):
-        arrays = dict(checkpoint._unpacked(body))
+        arrays = dict(checkpoint._unpack(body))
         arrays[name] = arrays[name][..., :-1]
-        bad = checkpoint._packed(arrays)
-        path.write_bytes(f"bayesmf-checkpoint 1 {checkpoint._sum(bad)}\n".encode() + bad)
+        bad = checkpoint._pack(arrays)
+        head = f"{checkpoint.MAGIC} {checkpoint.FORMAT} {checkpoint._sum(bad)}\n"
+        path.write_bytes(head.encode() + bad)
         with pytest.raises(DataError, match="cannot be resumed from"):
             fitted(sampler(), tmp_path, resume=True)
 
@@ -180,9 +184,8 @@ def test_ways_to_write_a_time():
 
 def test_what_is_compared():
     """Every field of the model and of the sampler is part of what is compared."""
-    run = checkpoint.Chains(
-        Gibbs(BASE, sweeps=4, burn_in=1), Data.of(TRAIN, BASE), TRAIN, None, None, 9, None, 0
-    )
-    told = checkpoint.describe(run, "random", {"training": TRAIN})
+    sampler, data = Gibbs(BASE, sweeps=4, burn_in=1), Data.of(TRAIN, BASE)
+    run = Chains(sampler, Threads(), data, TRAIN, None, None, 9, Kept(0))
+    told = checkpoint.describe_run(run, "random", {"training": TRAIN})
     assert set(told["model"]) == {field.name for field in fields(Model)}
     assert {field.name for field in fields(Gibbs)} - {"threads", "engine"} <= set(told)

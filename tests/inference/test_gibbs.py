@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from bayesmf import MAP, DataError, Gibbs, Hyper, Model, Variational, load, load
 from bayesmf.cli.main import main
 from bayesmf.data.split import carve
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
-from bayesmf.fit.kept import Kept
+from bayesmf.fitted.kept import Kept
 from bayesmf.inference.loop import Patience, Progress
-from bayesmf.model.state import Data, from_arrays, random_start, to_arrays
+from bayesmf.model.data import Data
+from bayesmf.model.state import from_arrays, random_start, to_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import BASE, VARIANTS, small_ratings
@@ -28,16 +30,17 @@ import hashlib, sys
 import bayesmf
 from bayesmf import Gibbs, Model
 train, test = bayesmf.split(bayesmf.load("demo"), "paper")
-fit = Gibbs(Model.best(5), sweeps=4, burn_in=1, threads=int(sys.argv[1])).fit(train, test)
+fit = Gibbs(Model(5), sweeps=4, burn_in=1, threads=int(sys.argv[1])).fit(train, test)
 s = fit.states[0]
-parts = [s.user.x, s.item.x, s.user.W, s.item.W, fit.predictions.mean]
+parts = [s.user.x, s.item.x, s.user.shifts[0].W, s.item.shifts[0].W, fit.predictions.mean]
 print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
 """
 
 
 def digest(fit) -> str:
     state = fit.states[0]
-    parts = (state.user.x, state.item.x, state.user.W, state.item.W, state.user.noise)
+    parts = [state.user.x, state.item.x, state.user.alpha]
+    parts += [shift.W for side in (state.user, state.item) for shift in side.shifts]
     return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
 
 
@@ -75,7 +78,7 @@ def test_contract(name):
 def test_bias_only_is_linear_regression():
     """With items and precisions held, a user's bias has a known Gaussian posterior."""
     hyper = Hyper(bias_mean=0.0, bias_precision=2.0)
-    model = Model(features="none", bias="fixed", hyper=hyper)
+    model = Model.paper("none", bias="fixed", hyper=hyper)
     ratings = small_ratings(8, 6)
     data = Data.of(ratings, model)
     state = random_start(model, data, 0)
@@ -95,8 +98,8 @@ def test_bias_only_is_linear_regression():
 def test_transposing_the_data_transposes_the_model():
     """An item is a user of the transposed data: same law, so same error within chance."""
     train, test = split(load("demo"), "paper", seed=0)
-    model = Model(rank=4, features="side", side_of="user")
-    turned = Model(rank=4, features="side", side_of="item")
+    model = Model.paper("side", rank=4)
+    turned = replace(model, user_designs=(), item_designs=model.user_designs)
     one = Gibbs(model, sweeps=250, burn_in=100).fit(train, test)
     other = Gibbs(turned, sweeps=250, burn_in=100).fit(train.T, test.T)
     assert one.test_rmse == pytest.approx(other.test_rmse, abs=0.003)
@@ -107,9 +110,9 @@ def test_side_features_and_features_pay_on_the_demo_data():
     rmse = {
         name: Gibbs(model, sweeps=80).fit(train, test).test_rmse
         for name, model in (
-            ("none", Model(features="none")),
-            ("no side", Model(rank=6, features="user-item")),
-            ("side", Model(rank=6)),
+            ("none", Model.paper("none")),
+            ("no side", Model.paper("no-side", rank=6)),
+            ("side", Model.paper("side", rank=6)),
         )
     }
     assert rmse["none"] > rmse["no side"] + 0.02
@@ -143,7 +146,7 @@ def test_reasons_to_stop():
 def test_each_chain_ends_when_the_validation_error_stops_falling():
     train, rest = split(load("demo"), "paper", seed=0)
     validation, test = carve(rest, 0.5)
-    sampler = Gibbs(Model(features="none"), sweeps=400, burn_in=5, chains=2)
+    sampler = Gibbs(Model.paper("none"), sweeps=400, burn_in=5, chains=2)
     seen: list[Progress] = []
     fit = sampler.fit(train, test, validation=validation, patience=3, callbacks=[seen.append])
     assert fit.stopped == "the validation error has stopped falling"
@@ -181,7 +184,8 @@ def test_kept_draws_are_those_of_the_chain(name, tmp_path):
     last, state = memory.draws[-1], memory.states[-1]
     assert last.sweep == state.sweep == 14
     assert last.tau == pytest.approx(state.tau, rel=1e-6)
-    assert pytest.approx(state.user.W, rel=1e-6) == last.user.W
+    for kept, drawn in zip(last.user.shifts, state.user.shifts, strict=True):
+        assert pytest.approx(drawn.W, rel=1e-6) == kept.W
     few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3).fit(train)
     assert [few.draws[k].sweep for k in range(3)] == [6, 10, 14]
     with pytest.raises(IndexError):
@@ -223,7 +227,7 @@ def test_traces_for_arviz(tmp_path):
 
 def test_fits_without_chains_have_no_traces(tmp_path):
     train = small_ratings(30, 20)
-    for fit in (MAP(BASE, penalty=5.0, sweeps=2), Variational(BASE, updates=2)):
+    for fit in (MAP(BASE, penalty=5.0, sweeps=2), Variational(BASE, sweeps=2)):
         one = fit.fit(train)
         one.save(tmp_path / type(fit).__name__)
         for each in (one, load_model(tmp_path / type(fit).__name__)):
@@ -299,8 +303,10 @@ def test_the_default_model_is_the_best_known(tmp_path):
     done = CliRunner().invoke(main, ["fit", "demo", "--rank", "2", "--sweeps", "2", "--burn-in",
                                      "0", "--quiet", "--json"])  # fmt: skip
     model = json.loads(done.output)["model"]
-    assert (model["features"], model["side_of"], model["side_power"]) == ("side", "both", 0.5)
-    assert (model["precision"], model["bias"]) == ("robust", "joint")
+    design = [{"name": "rated-set", "power": 0.5}]
+    assert model["user_designs"] == model["item_designs"] == design
+    assert (model["own_features"], model["precision"], model["bias"]) == (True, "robust", "joint")
+    assert Model.from_dict(model) == Model(2)
 
 
 def test_importing_does_not_load_the_compiler():

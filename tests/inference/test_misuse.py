@@ -14,12 +14,13 @@ from bayesmf.data.io.atomic import to_json
 from bayesmf.data.split import carve
 from bayesmf.errors import OverfittingWarning
 from bayesmf.inference.loop import Progress
+from bayesmf.model.designs import RatedSet
 from oracle.variants import VARIANTS, small_ratings
 
 NO_SIDE, SIDE = VARIANTS["no side"], VARIANTS["both sides, joint bias"]
 KINDS = [
     pytest.param(lambda model: Gibbs(model, sweeps=8, burn_in=2), id="gibbs"),
-    pytest.param(lambda model: Variational(model, updates=8), id="vi"),
+    pytest.param(lambda model: Variational(model, sweeps=8), id="vi"),
     pytest.param(lambda model: MAP(model, penalty=5.0, sweeps=8), id="map"),
 ]
 
@@ -41,7 +42,7 @@ def test_users_without_training_ratings_do_no_harm(method):
     """A random split leaves some: the penalty's own validation set must not renumber the rest."""
     train, test = split(load("demo"), "random", seed=0)
     assert (train.by_user.counts == 0).any() or (train.by_item.counts == 0).any()
-    fit = MAP(Model(rank=3, features="user-item"), method=method, sweeps=40).fit(train, test)
+    fit = MAP(Model.paper("no-side", rank=3), method=method, sweeps=40).fit(train, test)
     assert fit.test_rmse < 0.90
     assert max(fit.trace["test rmse"]) < 1.0
 
@@ -64,7 +65,7 @@ def test_starts_of_another_shape_are_refused(kind):
     for start, model, ratings in (
         (state, NO_SIDE, small_ratings(40, 25)),
         (state, SIDE, train),
-        (state, Model(rank=12, features="user-item"), train),
+        (state, Model.paper("no-side", rank=12), train),
     ):
         with pytest.raises(DataError, match="the start is of another model or other data"):
             kind(model).fit(ratings, start=start)
@@ -87,9 +88,9 @@ def test_a_start_of_a_richer_model_leaves_nothing_behind(kind):
     for start in (rich, tailed):
         fit = kind(NO_SIDE).fit(train, start=start)
         state = fit.states[0] if hasattr(fit, "states") else fit.state
-        assert (state.user.noise == 1).all()
-        assert (state.item.spread == 1).all()
-    assert not (rich.user.noise == 1).any()
+        assert (state.user.alpha == 1).all()
+        assert (state.item.scale == 1).all()
+    assert not (rich.user.alpha == 1).any()
 
 
 def interrupting(stage: str):
@@ -104,7 +105,7 @@ def interrupting(stage: str):
 def test_an_interruption_in_the_start_is_the_end(penalty):
     """Whether or not the penalty that is interrupted is the best so far."""
     train = small_ratings(30, 20)
-    for algorithm in (Gibbs(NO_SIDE, sweeps=5, burn_in=1), Variational(NO_SIDE, updates=5)):
+    for algorithm in (Gibbs(NO_SIDE, sweeps=5, burn_in=1), Variational(NO_SIDE, sweeps=5)):
         with pytest.raises(KeyboardInterrupt):
             algorithm.fit(train, start="map", callbacks=[interrupting(f"MAP, penalty {penalty}")])
 
@@ -119,18 +120,16 @@ def test_an_interrupted_map_keeps_what_is_done():
 
 def test_what_ends_the_start_ends_the_run():
     train = small_ratings(30, 20)
-    one = Variational(NO_SIDE, updates=9).fit(train, budget=0.0)
+    one = Variational(NO_SIDE, sweeps=9).fit(train, budget=0.0)
     assert (one.sweeps, one.stopped) == (1, "the time was up")
     ends = [True]
-    fit = Variational(NO_SIDE, updates=9).fit(
-        train, callbacks=[lambda p: ends.pop() if ends else 0]
-    )
+    fit = Variational(NO_SIDE, sweeps=9).fit(train, callbacks=[lambda p: ends.pop() if ends else 0])
     assert (fit.sweeps, fit.stopped) == (1, "a callback ended it")
 
 
 def test_an_interrupted_update_agrees_with_its_predictions():
     train = small_ratings(30, 20)
-    fit = Variational(NO_SIDE, updates=9).fit(
+    fit = Variational(NO_SIDE, sweeps=9).fit(
         train, train, start="random", callbacks=[interrupting("updating")]
     )
     values = np.asarray(train.by_user.values, float)
@@ -151,7 +150,7 @@ def test_a_chain_that_has_only_begun_does_not_cut_the_others():
 def test_overfitting_is_told_however_the_run_ends():
     train, _ = split(load("demo"), "paper", seed=0)
     part, judge = carve(train, 0.1)
-    algorithm = Variational(Model(20, "user-item"), updates=8, prior="map-driven")
+    algorithm = Variational(Model.paper("no-side", rank=20), sweeps=8, prior="map-driven")
     start = MAP(algorithm.model, penalty=10.0, sweeps=10).fit(part, validation=judge).state
     with pytest.warns(OverfittingWarning, match="Q overfits"):
         fit = algorithm.fit(part, validation=judge, start=start)
@@ -163,21 +162,25 @@ def test_the_bound_of_clamped_precisions_is_no_better_than_the_right_one():
     model = VARIANTS["no side, truncated"]
     start = Gibbs(model, sweeps=3, burn_in=0).fit(train).states[0]
     bounds = [
-        Variational(model, updates=60, clamp=clamp).fit(train, start=start).trace["bound"][-1]
+        Variational(model, sweeps=60, clamp=clamp).fit(train, start=start).trace["bound"][-1]
         for clamp in (False, True)
     ]
     assert bounds[0] >= bounds[1]
 
 
-@pytest.mark.parametrize("model", [Model(2, "side-only", "both"), Model(2, "side-only")])
+BOTH = Model.paper("side-only", rank=2, item_designs=(RatedSet(1.0),))
+
+
+@pytest.mark.parametrize("model", [BOTH, Model.paper("side-only", rank=2)])
 def test_a_map_driven_prior_without_own_features(model):
-    fit = Variational(model, updates=4, prior="map-driven").fit(small_ratings(30, 20))
+    fit = Variational(model, sweeps=4, prior="map-driven").fit(small_ratings(30, 20))
     assert np.isfinite(fit.trace["bound"]).all()
 
 
 def test_three_ratings_are_enough_to_fit():
     few = Ratings.from_triplets(users=["a", "b", "c"], items=["x", "x", "y"], ratings=[1, 2, 5])
-    for kind in (MAP(Model(2, "user-item")), Variational(Model(2, "user-item"), updates=3)):
+    model = Model.paper("no-side", rank=2)
+    for kind in (MAP(model), Variational(model, sweeps=3)):
         assert np.isfinite(kind.fit(few, few).test_rmse)
 
 

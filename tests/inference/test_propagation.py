@@ -12,19 +12,19 @@ import pytest
 import bayesmf
 from bayesmf import DataError, Gibbs, Hyper, Model, Propagation
 from bayesmf.data.ratings import Ratings
+from bayesmf.inference.engine import Threads
 from bayesmf.inference.propagation import block
-from bayesmf.inference.propagation import fit as propagation
 from bayesmf.inference.propagation.block import (
     Job,
     conditional_moments,
+    rotate_towards,
     run_block,
     start_of,
-    turned,
 )
 from bayesmf.inference.propagation.fit import Deal, cut, phases
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, pack, product
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data
+from bayesmf.model.data import Data
 from bayesmf.sweep import sweep
 from oracle.row_priors import MODEL, PLAIN, ROUNDING, gaussians, regressions, world
 from oracle.variants import VARIANTS, random_state, small_ratings
@@ -41,11 +41,11 @@ def test_turning_changes_no_prediction_and_finds_the_way_back(name):
     Q, _ = np.linalg.qr(np.random.default_rng(5).normal(size=(2, 2)))
     for side in (other.user, other.item):
         side.x[:, 1:3] = side.x[:, 1:3] @ Q
-    back = turned(other, state)
+    back = rotate_towards(other, state)
     np.testing.assert_allclose(back.user.x, state.user.x, atol=ROUNDING)
     np.testing.assert_allclose(back.item.x, state.item.x, atol=ROUNDING)
     # the conditionals of a turned state are the conditionals, turned
-    far = turned(state, other)
+    far = rotate_towards(state, other)
     wide = np.eye(model.size)
     wide[1:, 1:] = Q
     mean, cov = conditional_moments(model, data.user, state)
@@ -84,7 +84,7 @@ def test_one_block_has_the_bits_of_gibbs():
     assert "exact" in repr(fit)
     job = Job(MODEL, 0, TRAIN, TRAIN.mean, 4, 12, 2, 10)
     taus = exact.traces["noise precision"][0, 2:]
-    np.testing.assert_array_equal(run_block(job).noise, 1 / taus)
+    np.testing.assert_array_equal(run_block(job).noise_variance, 1 / taus)
 
 
 def test_a_block_of_known_items_is_a_regression():
@@ -113,36 +113,37 @@ def hashed(fit) -> bytes:
     return b"".join(fit.posterior.draws[name].tobytes() for name in sorted(fit.posterior.draws))
 
 
-def test_the_order_and_place_of_blocks_play_no_part(monkeypatch):
+def test_the_order_and_place_of_blocks_play_no_part():
     sampler = Propagation(MODEL, grid=(2, 3), sweeps=8, burn_in=2, seed=1)
     plain = hashed(sampler.fit(TRAIN))
     assert plain == hashed(sampler.fit(TRAIN))
     assert plain != hashed(replace(sampler, seed=2).fit(TRAIN))
 
-    def elsewhere(jobs, engine):
-        """In reverse, each job and result through a pickle, as another process would have it."""
-        sent = [pickle.dumps(job) for job in jobs]
-        done = [pickle.dumps(block.run_block(pickle.loads(job))) for job in sent[::-1]]
-        return [pickle.loads(result) for result in done[::-1]]
+    class Elsewhere(Threads):
+        def map(self, work, jobs):
+            """In reverse, each job and result through a pickle, as another process would do it."""
+            sent = [pickle.dumps(job) for job in jobs]
+            done = [pickle.dumps(work(pickle.loads(job))) for job in sent[::-1]]
+            return [pickle.loads(result) for result in done[::-1]]
 
-    monkeypatch.setattr(propagation, "run_blocks", elsewhere)
-    assert hashed(sampler.fit(TRAIN)) == plain
+    assert hashed(replace(sampler, engine=Elsewhere()).fit(TRAIN)) == plain
 
 
-def test_who_tells_whom(monkeypatch):
+def test_who_tells_whom():
     """Block (i, j) is told by (i, 0) of its users and by (0, j) of its items, and all are heard."""
     told, heard = {}, {}
 
-    def listen(jobs, engine):
-        out = []
-        for job in jobs:
-            told[divmod(job.number, 4)] = job
-            out.append(block.run_block(job))
-            heard[divmod(job.number, 4)] = out[-1]
-        return out
+    class Listening(Threads):
+        def map(self, work, jobs):
+            out = []
+            for job in jobs:
+                told[divmod(job.number, 4)] = job
+                out.append(work(job))
+                heard[divmod(job.number, 4)] = out[-1]
+            return out
 
-    monkeypatch.setattr(propagation, "run_blocks", listen)
-    posterior = Propagation(MODEL, grid=(3, 4), sweeps=8, burn_in=2).fit(TRAIN).posterior
+    sampler = Propagation(MODEL, grid=(3, 4), sweeps=8, burn_in=2, engine=Listening())
+    posterior = sampler.fit(TRAIN).posterior
     assert sorted(told) == [(i, j) for i in range(3) for j in range(4)]
     assert sum(len(job.ratings) for job in told.values()) == len(TRAIN)
     for (i, j), job in told.items():
@@ -160,7 +161,7 @@ def test_who_tells_whom(monkeypatch):
         mine = told[0, j].ratings.items.values
         whole = product(heard[0, j].item, [heard[i, j].item for i in range(1, 3)])
         np.testing.assert_allclose(posterior.centre["item.x"][mine], whole.mean, atol=1e-6)
-    noise = sum(b.size * b.noise for b in heard.values()) / len(TRAIN)
+    noise = sum(b.size * b.noise_variance for b in heard.values()) / len(TRAIN)
     found = np.unique(1 / posterior.draws["tau"])
     np.testing.assert_allclose(found, np.sort(noise), rtol=1e-6)
 
@@ -180,7 +181,7 @@ def test_a_chain_that_turns_is_turned_back(monkeypatch):
         Q[1:, 1:] = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
         for side in (state.user, state.item):
             side.x[:, :3] = side.x[:, :3] @ Q
-            side.mean, side.precision = Q.T @ side.mean, Q.T @ side.precision @ Q
+            side.mu, side.Lambda = Q.T @ side.mu, Q.T @ side.Lambda @ Q
 
     monkeypatch.setattr(block, "gibbs_sweep", turning)
     found = run_block(job)
@@ -211,13 +212,18 @@ def test_the_rotation_is_carried(order):
         assert abs(found[f"coverage_{100 * level:.0f}"] - level) < slack
 
 
-def test_without_the_priors_nothing_fits_together(monkeypatch):
+class Forgetful(Threads):
+    """Blocks are told nothing."""
+
+    def map(self, work, jobs):
+        return [work(replace(job, user=None, item=None)) for job in jobs]
+
+
+def test_without_the_priors_nothing_fits_together():
     """The mistake that the test above is there for: blocks that know nothing of each other."""
     train, test = parts()
-    right = block.run_block
-    monkeypatch.setattr(propagation, "run_blocks", lambda jobs, engine: [
-        right(replace(job, user=None, item=None)) for job in jobs])  # fmt: skip
-    fit = Propagation(MODEL, grid=(2, 2), sweeps=60, burn_in=20).fit(train, test)
+    sampler = Propagation(MODEL, grid=(2, 2), sweeps=60, burn_in=20, engine=Forgetful())
+    fit = sampler.fit(train, test)
     assert fit.test_rmse > 0.8
 
 
@@ -253,21 +259,21 @@ def test_strangers_have_the_spread_of_the_rows():
     draws = fit.posterior.draws
     for k in range(0, len(fit.posterior), 10):
         rows = draws["user.x"][k].astype(float)
-        cov = np.linalg.inv(draws["user.precision"][k].astype(float))
+        cov = np.linalg.inv(draws["user.Lambda"][k].astype(float))
         assert np.trace(cov) == pytest.approx(np.trace(np.cov(rows.T)), rel=0.5)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"model": Model(rank=2)}, "no features='side'; choose features='user-item'"),
+        ({"model": Model.paper("side", rank=2)}, "no designs; choose Model.paper\\('no-side'\\)"),
         ({"model": replace(MODEL, precision="robust")}, "choose precision='constant'"),
         ({"model": replace(MODEL, prior="student-t")}, "choose prior='gaussian'"),
         ({"grid": (0, 2)}, "grid=\\(0, 2\\): choose two numbers"),
         ({"grid": (300, 300)}, "at most 65536 blocks"),
         ({"order": "odd"}, "order='odd': choose one of dense, even"),
         ({"sweeps": 5, "burn_in": 4}, "keep at least two sweeps"),
-        ({"keep": 1}, "draw 2 or more"),
+        ({"keep": 1}, "keep=1: choose 2 or more"),
     ],
 )
 def test_what_it_cannot_do_is_one_sentence(options, sentence):

@@ -23,12 +23,15 @@ from bayesmf.inference.map.fit import MAP
 from bayesmf.inference.variational import fit as variational
 from bayesmf.inference.variational.fit import MeanField, Variational, expected_total, map_driven
 from bayesmf.kernels.designs import expected_errors, squared_errors, store_grams
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, unpack
+from bayesmf.model.data import Data
 from bayesmf.model.distributions import Gamma
-from bayesmf.model.state import Data, random_start, refresh_offset
+from bayesmf.model.state import random_start, refresh_offsets
+from bayesmf.sweep import designs, rows
 from bayesmf.sweep import sweep as sweeping
+from bayesmf.sweep.rows import row_prior, update_rows
 from bayesmf.sweep.sweep import sweep
 from oracle import conditionals as readable
 from oracle import naive
@@ -68,7 +71,7 @@ def test_a_sweep_returns_the_expected_errors(name):
         for j, r in rated(data.user, i):
             x, y = state.user.x[i, : model.size], state.item.x[j, : model.size]
             one = naive.expected_error(r, x, C, y, unpack(q.beliefs["item"].cov.total[j]))
-            slow += state.user.noise[i] * state.item.noise[j] * one
+            slow += state.user.alpha[i] * state.item.alpha[j] * one
     assert total == pytest.approx(slow, rel=1e-10)
 
 
@@ -107,33 +110,40 @@ def no_variance_in_errors(monkeypatch) -> None:
 
     def wrong(model, data, me, others, state, algorithm):
         right(model, data, me, others, state, algorithm)
-        return residuals(data, me, others, others.noise)[1]
+        return residuals(data, me, others, others.alpha)[1]
 
     monkeypatch.setattr(sweeping, "update_rows", wrong)
 
 
 def no_covariance_of_the_other_side(monkeypatch) -> None:
     """Rows are fitted to the other side's means."""
-    right = sweeping.draw_rows
+    right = rows.draw_rows
     monkeypatch.setattr(
-        sweeping, "draw_rows", lambda o, known, *a: right(o, known._replace(cov=POINTS), *a)
+        rows, "draw_rows", lambda o, known, *a: right(o, known._replace(cov=POINTS), *a)
     )
 
 
 def no_doubt_about_mu(monkeypatch) -> None:
-    right = conditionals.spread
-    monkeypatch.setattr(conditionals, "spread", lambda m, s, g, cov, doubt: right(m, s, g, cov))
+    right = conditionals.student_scale
+    monkeypatch.setattr(
+        conditionals, "student_scale", lambda m, s, g, cov, doubt: right(m, s, g, cov)
+    )
 
 
 def n_for_n_squared(monkeypatch) -> None:
     """The offset's covariance is sum c_i Cov[W_k], with c_i for its square."""
-    right = sweeping.offsets
-    monkeypatch.setattr(sweeping, "offsets", lambda o, W, c, out: right(o, W, np.sqrt(c), out))
+    right = designs.refresh_offset_cov
+
+    def wrong(data, cov):
+        matrices = [replace(one, scale=np.sqrt(one.scale)) for one in data.matrices]
+        right(replace(data, matrices=tuple(matrices)), cov)
+
+    monkeypatch.setattr(designs, "refresh_offset_cov", wrong)
 
 
 def no_covariance_of_side_features(monkeypatch) -> None:
     """Cov[S] = Cov[U]: that of W is left out."""
-    monkeypatch.setattr(sweeping, "offsets", lambda o, W, c, out: out.fill(0.0))
+    monkeypatch.setattr(designs, "refresh_offset_cov", lambda data, cov: cov.offset.fill(0.0))
 
 
 @pytest.mark.parametrize(
@@ -141,10 +151,10 @@ def no_covariance_of_side_features(monkeypatch) -> None:
     [
         (no_covariance_in_hyper, "no side", "user hyper"),
         (no_covariance_in_hyper, "user side", "user W hyper"),
-        (no_variance_in_errors, "no side, robust", "user noise"),
+        (no_variance_in_errors, "no side, robust", "user alpha"),
         (no_variance_in_errors, "no side", "tau"),
         (no_covariance_of_the_other_side, "no side", "user rows"),
-        (no_doubt_about_mu, "no side, student-t", "user spread"),
+        (no_doubt_about_mu, "no side, student-t", "user scale"),
     ],
 )
 def test_mistakes_make_the_bound_fall(mistake, name, block, monkeypatch):
@@ -159,10 +169,10 @@ def no_variance_in_total(monkeypatch) -> None:
     """The ratings' term of the bound with the errors at the means."""
 
     def wrong(data, state, q):
-        errors = residuals(data.user, state.user, state.item, state.item.noise)[1]
-        return float(state.user.noise @ errors)
+        errors = residuals(data.user, state.user, state.item, state.item.alpha)[1]
+        return float(state.user.alpha @ errors)
 
-    monkeypatch.setattr("variational.expected_total", wrong)
+    monkeypatch.setattr("oracle.variational.expected_total", wrong)
 
 
 @pytest.mark.parametrize(
@@ -201,10 +211,10 @@ def test_rows_in_moments(name):
     me, items = state.user, state.item
     cov = random_covariances(len(items.x), size, 1)
     offset = random_covariances(len(me.x), size, 2) if len(me.offset) else POINTS
-    known = Known.of(items.x, items.noise, cov)
+    known = OtherSide.of(items.x, items.alpha, cov)
     own, logdet, errors = np.empty((len(me.x), size * (size + 1) // 2)), np.empty(21), np.empty(21)
-    draw_rows(data.user.observed, known, state.tau * me.noise,
-              sweeping.prior_of(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,
+    draw_rows(data.user.observed, known, state.tau * me.alpha,
+              row_prior(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,
               errors, own, logdet, state.width())  # fmt: skip
     grams = np.empty((21, len(state.width()), len(state.width())))
     store_grams(data.user.observed, known, size, state.width(), grams)
@@ -217,15 +227,15 @@ def test_rows_in_moments(name):
         A = naive.expected_gram(data.user, i, items, D)
         pick = [*range(size), -1]
         assert grams[i][np.ix_(pick, pick)] == pytest.approx(A, rel=1e-11, abs=1e-11)
-        weight, P = state.tau * me.noise[i], row_precision(me, i, model, data.user)
+        weight, P = state.tau * me.alpha[i], row_precision(me, i, model, data.user)
         precision = P + weight * A[:size, :size]
         shift = me.offset[i] if len(me.offset) else 0.0
-        mean = np.linalg.solve(precision, P @ (me.mean + shift) + weight * A[size, :size])
+        mean = np.linalg.solve(precision, P @ (me.mu + shift) + weight * A[size, :size])
         assert me.x[i, :size] == pytest.approx(mean, rel=1e-9, abs=1e-9)
         assert unpack(own[i]) == pytest.approx(np.linalg.inv(precision), rel=1e-9, abs=1e-9)
         assert logdet[i] == pytest.approx(-np.linalg.slogdet(precision)[1], rel=1e-9)
         E = sum(
-            items.noise[j]
+            items.alpha[j]
             * naive.expected_error(r, mean, unpack(total[i]), items.x[j, :size], D[j])
             for j, r in rated(data.user, i)
         )
@@ -236,39 +246,40 @@ def test_rows_in_moments(name):
 @pytest.mark.parametrize("name", ["user side", "both sides, joint bias", "user side only"])
 def test_side_features_in_moments(name):
     """The covariance of W_k is the inverse of prior + sum_i c_i^2 weight_i A_i; Cov[S] follows."""
-    model, first = VARIANTS[name], VARIANTS[name].first_side
+    model, first = VARIANTS[name], VARIANTS[name].first_shifted
     data = Data.of(small_ratings(9, 7), model)
     state, q = fitted(model, data, 3)
     me, items, cov = state.user, state.item, q.beliefs["user"].cov
-    precision = me.W_precision[first:, first:].copy()
+    c = data.user.matrices[0].scale
+    precision = me.shifts[0].Lambda[first:, first:].copy()
     D = [unpack(c) for c in q.beliefs["item"].cov.total]
-    sweeping.update_side(model, data.user, data.item, me, items, state, q)
+    designs.update_design(model, data.user, me, items, 0, state, q)
     inverses = []
     for k in range(7):
         P = precision.copy()
         for i, _ in rated(data.item, k):
             A = naive.expected_gram(data.user, i, items, D)[first : model.size, first : model.size]
-            P += data.user.shrink[i] ** 2 * state.tau * me.noise[i] * A
+            P += c[i] ** 2 * state.tau * me.alpha[i] * A
         inverses.append(np.zeros((model.size, model.size)))
         inverses[-1][first:, first:] = np.linalg.inv(P)
-        assert unpack(cov.W[k]) == pytest.approx(inverses[-1], rel=1e-9, abs=1e-12)
-        assert cov.W_logdet[k] == pytest.approx(-np.linalg.slogdet(P)[1], rel=1e-9)
+        assert unpack(cov.W[0][k]) == pytest.approx(inverses[-1], rel=1e-9, abs=1e-12)
+        assert cov.W_logdet[0][k] == pytest.approx(-np.linalg.slogdet(P)[1], rel=1e-9)
     for i in range(9):
-        shared = sum(data.user.shrink[i] ** 2 * inverses[j] for j, _ in rated(data.user, i))
+        shared = sum(c[i] ** 2 * inverses[j] for j, _ in rated(data.user, i))
         right = unpack(cov.own[i]) + shared
         assert unpack(cov.total[i]) == pytest.approx(right, rel=1e-9, abs=1e-12)
 
 
 def joint_mean(model: Model, data: Data, state, D: list[np.ndarray]) -> np.ndarray:
     """The mean of all W given the rows' own part, from one dense system."""
-    me, first, size = state.user, model.first_side, model.size - model.first_side
-    count = len(me.W)
-    prior_precision = me.W_precision[first:, first:]
+    me, first, size = state.user, model.first_shifted, model.size - model.first_shifted
+    count = len(me.shifts[0].W)
+    prior_precision = me.shifts[0].Lambda[first:, first:]
     H = np.kron(np.eye(count), prior_precision).reshape(count, size, count, size)
-    right = np.tile(prior_precision @ me.W_mean[first:], (count, 1))
+    right = np.tile(prior_precision @ me.shifts[0].mu[first:], (count, 1))
     for i in range(len(me.x)):
         A = naive.expected_gram(data.user, i, state.item, D)
-        c, weight = data.user.shrink[i], state.tau * me.noise[i]
+        c, weight = data.user.matrices[0].scale[i], state.tau * me.alpha[i]
         pull = (A[-1, :-1] - A[:-1, :-1] @ me.own[i])[first:]
         for k, _ in rated(data.user, i):
             right[k] += c * weight * pull
@@ -285,14 +296,14 @@ def side_means(name: str) -> tuple[np.ndarray, np.ndarray, float]:
     state, q = fitted(model, data, 3)
     D = [unpack(c) for c in q.beliefs["item"].cov.total]
     own = state.user.own.copy()
-    state.user.W[:, model.first_side :] += 1.0
-    refresh_offset(state.user, data.user)
+    state.user.shifts[0].W[:, model.first_shifted :] += 1.0
+    refresh_offsets(state.user, data.user)
     state.user.x[:, : model.size] = own + state.user.offset
     right = joint_mean(model, data, state, D)
     for _ in range(2):  # each to 1e-5 of the way
-        sweeping.update_side(model, data.user, data.item, state.user, state.item, state, q)
+        designs.update_design(model, data.user, state.user, state.item, 0, state, q)
     moved = float(np.abs(state.user.own - own).max())
-    return state.user.W[:, model.first_side :], right, moved
+    return state.user.shifts[0].W[:, model.first_shifted :], right, moved
 
 
 @pytest.mark.parametrize("name", ["user side", "both sides, joint bias", "user side only"])
@@ -305,9 +316,9 @@ def test_means_of_side_features(name):
 
 @pytest.mark.parametrize("name", ["user side", "user side only"])
 def test_a_wrong_normalisation_of_side_features_is_noticed(name, monkeypatch):
-    right = sweeping.move_to_mean
+    right = designs.move_to_mean
     monkeypatch.setattr(
-        sweeping, "move_to_mean", lambda rows, columns, c, *a: right(rows, columns, c**0.9, *a)
+        designs, "move_to_mean", lambda patterns, c, *a: right(patterns, c**0.9, *a)
     )
     found, exact, _ = side_means(name)
     assert np.abs(found - exact).max() > 1e-3
@@ -342,10 +353,10 @@ def log_evidence(model: Model, data: Data, state) -> float:
             y = np.array([r for _, r in pairs]) - items.x[j, 0]
             X = items.x[j, : model.size].copy()
             X[:, 0] = 1.0
-            noise = 1 / (state.tau * me.noise[i] * items.noise[j])
+            noise = 1 / (state.tau * me.alpha[i] * items.alpha[j])
             prior_cov = np.linalg.inv(row_precision(me, i, model, data.user))
             total += stats.multivariate_normal.logpdf(
-                y, X @ me.mean, X @ prior_cov @ X.T + np.diag(noise)
+                y, X @ me.mu, X @ prior_cov @ X.T + np.diag(noise)
             )
     return total
 
@@ -367,11 +378,11 @@ def test_the_bound_is_the_evidence_where_q_is_the_posterior(name):
     q.tau = Gamma(np.full(1, SURE), np.full(1, SURE / state.tau))
     q.beliefs["item"].cov.own[:] = 0.0
     for side in ("user", "item") if model.precision != "constant" else ():
-        noise = state.sides(side)[0].noise
-        q.beliefs[side].noise = Gamma(np.full(len(noise), SURE), SURE / noise)
+        alpha = state.sides(side)[0].alpha
+        q.beliefs[side].alpha = Gamma(np.full(len(alpha), SURE), SURE / alpha)
     bounds = []
     for ratings in (data, without_ratings(data)):
-        sweeping.update_rows(model, ratings.user, state.user, state.item, state, q)
+        update_rows(model, ratings.user, state.user, state.item, state, q)
         bounds.append(bound_of(model, ratings, state, q))
     right = log_evidence(model, data, state)
     assert bounds[0] - bounds[1] == pytest.approx(right, abs=1e-5)
@@ -407,9 +418,10 @@ import hashlib, sys
 import bayesmf
 from bayesmf import Model, Variational
 train, test = bayesmf.split(bayesmf.load("demo"), "paper")
-method = Variational(Model.best(3), updates=3, threads=int(sys.argv[1]))
+method = Variational(Model(3), sweeps=3, threads=int(sys.argv[1]))
 fit = method.fit(train, test, start="random")
-parts = [fit.state.user.x, fit.state.item.W, fit.q.beliefs["user"].cov.total, fit.predictions]
+W = fit.state.item.shifts[0].W
+parts = [fit.state.user.x, W, fit.q.beliefs["user"].cov.total, fit.predictions]
 print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest(), fit.trace["bound"][-1])
 """
 
@@ -432,7 +444,7 @@ def test_the_same_bits_on_1_and_2_threads():
 def test_contract(name):
     """Every variant runs from either start, repeats itself, and ends when the bound settles."""
     train = small_ratings(30, 20)
-    method = Variational(VARIANTS[name], updates=400, tolerance=1e-5)
+    method = Variational(VARIANTS[name], sweeps=400, tolerance=1e-5)
     one, two = (method.fit(train, train, start="random") for _ in range(2))
     assert digest(one) == digest(two)
     assert one.trace == two.trace
@@ -441,7 +453,7 @@ def test_contract(name):
     assert (np.diff(one.trace["bound"]) > -1e-10 * abs(one.trace["bound"][-1])).all()
     last = one.trace["bound"][-2:]
     assert last[1] - last[0] <= 1e-5 * abs(last[1])
-    short = replace(method, updates=3).fit(train, train)
+    short = replace(method, sweeps=3).fit(train, train)
     assert (short.sweeps, short.stopped) == (3, "")
     assert np.isfinite(short.test_rmse)
     assert short.test_rmse == short.trace["test rmse"][-1]
@@ -450,26 +462,26 @@ def test_contract(name):
 def test_the_bound_of_the_training_ratings_is_their_test_bound():
     """The test bound has the test ratings in the place of the training ratings."""
     train = small_ratings(30, 20)
-    fit = Variational(VARIANTS["no side, robust"], updates=4).fit(train, train, start="random")
+    fit = Variational(VARIANTS["no side, robust"], sweeps=4).fit(train, train, start="random")
     assert fit.trace["test bound"] == pytest.approx(fit.trace["bound"], rel=1e-10)
 
 
 def test_early_stopping_returns_the_best_update_and_warns():
     train, validation = split(load("demo"), "paper", seed=0)
-    method = Variational(Model(rank=6, features="user-item"), updates=60, prior="map-driven")
+    method = Variational(Model.paper("no-side", rank=6), sweeps=60, prior="map-driven")
     with pytest.warns(OverfittingWarning, match="the lower bound still rises"):
         fit = method.fit(train, validation, validation=validation, patience=4)
     errors = fit.trace["validation rmse"]
     assert fit.stopped == "the validation error has stopped falling"
     assert fit.best == int(np.argmin(errors)) + 1 == fit.sweeps - 4
     assert fit.test_rmse == errors[fit.best - 1] < errors[-1]
-    again = replace(method, updates=fit.best).fit(train, validation=validation, patience=99)
+    again = replace(method, sweeps=fit.best).fit(train, validation=validation, patience=99)
     assert digest(again) == digest(fit)
 
 
 def test_reasons_to_stop():
     train = small_ratings(30, 20)
-    method = Variational(BASE, updates=50)
+    method = Variational(BASE, sweeps=50)
     seen: list[Progress] = []
 
     def third(progress: Progress) -> bool:
@@ -493,7 +505,7 @@ def test_a_given_start_is_not_changed():
     train = small_ratings(30, 20)
     maximum = MAP(BASE, penalty=5.0).fit(train)
     before = maximum.state.user.x.copy()
-    fit = Variational(BASE, updates=3).fit(train, start=maximum.state)
+    fit = Variational(BASE, sweeps=3).fit(train, start=maximum.state)
     assert np.array_equal(maximum.state.user.x, before)
     assert not np.array_equal(fit.state.user.x, before)
 
@@ -508,9 +520,9 @@ def test_the_prior_scale_from_a_map_estimate():
     found = map_driven(model, state)
     for group in (found.groups("user")[1], found.groups("item")[1]):
         assert group.hyper.inverse_scale == pytest.approx(np.diag(right))
-    fit = Variational(model, updates=2, prior="map-driven").fit(train, start=state)
+    fit = Variational(model, sweeps=2, prior="map-driven").fit(train, start=state)
     assert fit.model == found
-    assert Variational(model, updates=2).fit(train, start=state).model == model
+    assert Variational(model, sweeps=2).fit(train, start=state).model == model
     none = VARIANTS["biases"]
     assert map_driven(none, random_start(none, Data.of(train, none), 3)) == none
 
@@ -523,17 +535,17 @@ def test_first_moments_only():
     for _ in range(3):
         sweep(model, data, state, q)
     me = state.item
-    points = conditionals.hyper(model.groups("item")[1], me.own, me.spread)
+    points = conditionals.hyper(model.groups("item")[1], me.own, me.scale)
     kept = me.x.copy()
     sweeping.update_hyper(model, data.item, me, q)
     assert q.beliefs["item"].hyper[1].inverse_scale == pytest.approx(points.inverse_scale)
-    sweeping.update_rows(model, data.item, me, state.user, state, q)
+    update_rows(model, data.item, me, state.user, state, q)
     assert not np.array_equal(me.x, kept)
     for j in range(9):
         right = readable.row(state, data.item, j, model)
         assert me.x[j, : me.size] == pytest.approx(right.mean(), rel=1e-9)
         assert unpack(q.beliefs["item"].cov.own[j]) == pytest.approx(np.linalg.inv(right.precision))
-    fit = Variational(model, updates=30, moments="first").fit(small_ratings(12, 9), start="random")
+    fit = Variational(model, sweeps=30, moments="first").fit(small_ratings(12, 9), start="random")
     assert fit.sweeps == 30  # its bound is no bound of its updates, so nothing settles
     assert min(np.diff(fit.trace["bound"])) < 0
 
@@ -542,12 +554,12 @@ def test_clamped_precisions():
     """shape / rate cut to the bounds, in place of the mean of the truncated Gamma."""
     model = VARIANTS["no side, truncated"]
     train = small_ratings(30, 20)
-    fit = Variational(model, updates=5, clamp=True).fit(train, start="random")
-    exact = Variational(model, updates=5).fit(train, start="random")
-    q = fit.q.beliefs["user"].noise
-    assert np.array_equal(fit.state.user.noise, np.clip(q.shape / q.rate, 0.5, 2.0))
-    assert np.array_equal(exact.state.user.noise, exact.q.beliefs["user"].noise.mean())
-    assert not np.allclose(fit.state.user.noise, q.mean(), rtol=1e-3)
+    fit = Variational(model, sweeps=5, clamp=True).fit(train, start="random")
+    exact = Variational(model, sweeps=5).fit(train, start="random")
+    q = fit.q.beliefs["user"].alpha
+    assert np.array_equal(fit.state.user.alpha, np.clip(q.shape / q.rate, 0.5, 2.0))
+    assert np.array_equal(exact.state.user.alpha, exact.q.beliefs["user"].alpha.mean())
+    assert not np.allclose(fit.state.user.alpha, q.mean(), rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -555,7 +567,7 @@ def test_clamped_precisions():
     [
         ({"prior": "flat"}, "prior='flat': choose one of default, map-driven"),
         ({"moments": "third"}, "moments='third': choose one of second, first"),
-        ({"updates": 0}, "updates=0: choose 1 or more"),
+        ({"sweeps": 0}, "sweeps=0: choose 1 or more"),
         ({"threads": 0}, "threads=0"),
     ],
 )

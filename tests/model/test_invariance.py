@@ -15,7 +15,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.kernels.designs import draw_centred, draw_non_centred, store_grams
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data, SideData
@@ -139,7 +139,7 @@ def numbers(found) -> np.ndarray:
 
 def row_kernel(model: Model, mine: SideData, me: Side, others: Side, state: State):
     x, errors = me.x.copy(), np.empty(len(me.x))
-    draw_rows(mine.observed, Known.of(others.x, others.alpha, POINTS), state.tau * me.alpha,
+    draw_rows(mine.observed, OtherSide.of(others.x, others.alpha, POINTS), state.tau * me.alpha,
               rows.row_prior(model, mine, me), Draws(0).counter(), False, x, errors, POINTS,
               algorithm.NO_VALUES, state.width())  # fmt: skip
     return x, errors
@@ -158,7 +158,7 @@ def first_column(model: Model, data: Data, state: State, name: str, number: int,
     else:
         Lambda_W = shift.Lambda[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        known = Known.of(others.x, others.alpha, POINTS)
+        known = OtherSide.of(others.x, others.alpha, POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         draw_non_centred(mine.columns[number], mine.matrices[number].scale, state.tau * me.alpha,
                          grams, Lambda_W, Lambda_W @ shift.mu[first:], first, Draws(0).counter(),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmf.kernels.designs import draw_centred, draw_non_centred, store_grams
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data
@@ -166,7 +166,7 @@ def test_the_row_kernel_is_the_conditional(world, sample):
             conditional = readable.row(state, mine, i, model)
             expected.append(conditional.sample(noise) if sample else conditional.mean())
         errors, x = np.empty(len(me.x)), me.x.copy()
-        known = Known.of(others.x, others.alpha, POINTS)
+        known = OtherSide.of(others.x, others.alpha, POINTS)
         draw_rows(mine.observed, known, state.tau * me.alpha, row_prior(model, mine, me), counter,
                   sample, x, errors, POINTS, NO_VALUES, state.width())  # fmt: skip
         assert x[:, : me.size] == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
@@ -187,7 +187,7 @@ def test_the_non_centred_kernel_is_the_conditional(world, sample):
         counter = stream(Draws(3, 1, 5), mine.name, "W_free", number).counter()
         Lambda_W = shift.Lambda[first:, first:]
         grams = np.empty((len(me.x), me.x.shape[1], me.x.shape[1]))
-        known = Known.of(others.x, others.alpha, POINTS)
+        known = OtherSide.of(others.x, others.alpha, POINTS)
         store_grams(mine.observed, known, me.size, state.width(), grams)
         x, W = me.x.copy(), shift.W.copy()
         draw_non_centred(mine.columns[number], mine.matrices[number].scale, state.tau * me.alpha,

@@ -121,10 +121,8 @@ def test_whole_numbers_and_lists_of_any_kind_are_taken():
 
 def test_the_degrees_and_scales_that_a_prior_needs_are_taken():
     """A Wishart in d dimensions needs more than d - 1 degrees; a joint bias is one more."""
-    for rank, bias, degrees in ((3, "joint", 3.1), (3, "learned", 2.1), (0, "fixed", 0.1)):
-        given = Hyper(
-            feature_degrees=degrees, feature_scale=(1.0,) * max(rank + (bias == "joint"), 1)
-        )
+    for rank, bias, size in ((3, "joint", 4), (3, "learned", 3), (0, "joint", 1)):
+        given = Hyper(feature_degrees=size - 0.9, feature_scale=(1.0,) * size)
         model = Model(rank, (), (), bias=bias, hyper=given)
         for group in model.groups("user"):
             if group.hyper is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data
@@ -150,7 +150,7 @@ def test_rows_are_a_linear_regression(name):
     state = random_state(model, data)
     mean, covariance = regression(model, ratings, state, joint=False)
     me, items = state.user, state.item
-    known = Known.of(items.x, items.alpha, POINTS)
+    known = OtherSide.of(items.x, items.alpha, POINTS)
     inputs = (data.user.observed, known, state.tau * me.alpha, row_prior(model, data.user, me))
     outputs = (me.x, np.empty(0), POINTS, np.empty(0), state.width())
     counter = stream(Draws(0), "user", "rows").counter()
