@@ -9,6 +9,7 @@ import numpy as np
 from bayesmf import Gibbs
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
+from bayesmf.model.state import Side
 from oracle.variants import VARIANTS, small_ratings
 
 NAMES = ("no side", "both sides, joint bias, robust, student-t", "user side only",
@@ -37,13 +38,13 @@ def content(fit: GibbsFit) -> dict[str, object]:
     for number, state in enumerate(fit.states):
         out[f"{number} tau, sweep"] = repr((state.tau, state.sweep))
         for name, side in (("user", state.user), ("item", state.item)):
-            for part in fields(side):
-                values = getattr(side, part.name)
-                out[f"{number} {name} {part.name}"] = (values.shape, values.tobytes())
+            for part, values in arrays(side).items():
+                out[f"{number} {name} {part}"] = (values.shape, values.tobytes())
     out.update({f"trace {name}": values.tobytes() for name, values in fit.traces.items()})
     if fit.predictions is not None:
         p = fit.predictions
-        out["predictions"] = (p.mean.tobytes(), p.squares.tobytes(), p.noise.tobytes(), p.count)
+        out["predictions"] = [v.tobytes() for v in (p.mean, p.squares, p.noise_variance)]
+        out["predictions counted"] = p.count
     if fit.draws is not None:
         out["chains of draws"] = fit.draws.chains
         out.update({f"draws {name}": v.tobytes() for name, v in fit.draws.arrays.items()})
@@ -51,6 +52,14 @@ def content(fit: GibbsFit) -> dict[str, object]:
     out["curves"] = repr((fit.rmse_by_sweep, fit.validation_by_sweep, fit.test_rmse))
     out["facts"] = repr((fit.sweeps, fit.stopped, fit.burn_in))
     out["diagnostics"] = repr(fit.diagnostics())
+    return out
+
+
+def arrays(side: Side) -> dict[str, np.ndarray]:
+    """Everything that one side has, the offsets of its designs too."""
+    out = {part.name: getattr(side, part.name) for part in fields(side) if part.name != "shifts"}
+    for number, shift in enumerate(side.shifts):
+        out.update({f"shift {number} {name}": values for name, values in vars(shift).items()})
     return out
 
 

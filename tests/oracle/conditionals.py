@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.model.conditionals import unpack
+from bayesmf.model.data import SideData
 from bayesmf.model.distributions import Gaussian
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Side, SideData, State
+from bayesmf.model.state import Side, State
 
 Array = NDArray[np.float64]
 
@@ -27,10 +28,10 @@ def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
         precision, linear = unpack(data.priors.precision[i]), data.priors.linear[i].copy()
     else:
         precision = row_precision(me, i, model, data)
-        linear = precision @ (me.mean + (me.offset[i] if len(me.offset) else 0.0))
+        linear = precision @ (me.mu + (me.offset[i] if len(me.offset) else 0.0))
     for j, r in rated(data, i):
         z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
-        weight = state.tau * me.noise[i] * other.noise[j]
+        weight = state.tau * me.alpha[i] * other.alpha[j]
         precision += weight * np.outer(z, z)
         linear += weight * z * (r - other.x[j, 0])
     return Gaussian(precision, linear)
@@ -38,53 +39,66 @@ def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
 
 def row_precision(me: Side, i: int, model: Model, data: SideData) -> Array:
     """Lambda of row i: the features' group is scaled by the row's Student-t weight."""
-    out = me.precision.copy()
+    out = me.Lambda.copy()
     for group in model.groups(data.name):
         if group.end > 1:
             columns = slice(group.first, group.end)
-            out[columns, columns] *= me.spread[i]
+            out[columns, columns] *= me.scale[i]
     return out
 
 
-def centred_side(state: State, data: SideData, raters: SideData, k: int, model: Model) -> Gaussian:
-    """W_k given the rows S of its side: the likelihood plays no part.
+def centred_side(state: State, data: SideData, k: int, model: Model, number: int = 0) -> Gaussian:
+    """W_k of a design given the rows S of its side: the likelihood plays no part.
 
-    precision  Lambda_W + sum_i c_i^2 P_i
-    linear     Lambda_W mu_W + sum_i c_i P_i (S_i - mu - offset_i without k's share)
+    precision  Lambda_W + sum_i X_ik^2 P_i
+    linear     Lambda_W mu_W + sum_i X_ik P_i (S_i - mu - offset_i without k's share)
     """
     me, _ = state.sides(data.name)
-    columns = slice(model.first_side, me.size)
-    precision = me.W_precision[columns, columns].copy()
-    linear = precision @ me.W_mean[columns]
-    for i, _ in rated(raters, k):
-        c = data.shrink[i]
+    shift, columns = me.shifts[number], slice(model.first_shifted, me.size)
+    precision = shift.Lambda[columns, columns].copy()
+    linear = precision @ shift.mu[columns]
+    for i, x_ik in having(data, number, k):
         P = row_precision(me, i, model, data)[columns, columns]
-        without = me.offset[i, columns] - c * me.W[k, columns]
-        precision += c * c * P
-        linear += c * P @ (me.x[i, columns] - me.mean[columns] - without)
+        without = me.offset[i, columns] - x_ik * shift.W[k, columns]
+        precision += x_ik**2 * P
+        linear += x_ik * P @ (me.x[i, columns] - me.mu[columns] - without)
     return Gaussian(precision, linear)
 
 
-def free_side(state: State, data: SideData, raters: SideData, k: int, model: Model) -> Gaussian:
-    """W_k given the rows' own part U (non-centred): S moves with W_k.
+def free_side(state: State, data: SideData, k: int, model: Model, number: int = 0) -> Gaussian:
+    """W_k of a design given the rows' own part U (non-centred): S moves with W_k.
 
-    precision  Lambda_W + sum_i c_i^2 A_i
-    linear     Lambda_W mu_W + sum_i c_i sum_j w_ij z_j (r_ij - eta_j - z_j'(x_i - c_i W_k))
+    precision  Lambda_W + sum_i X_ik^2 A_i
+    linear     Lambda_W mu_W + sum_i X_ik sum_j w_ij z_j (r_ij - eta_j - z_j'(x_i - X_ik W_k))
     """
     me, other = state.sides(data.name)
-    columns = slice(model.first_side, me.size)
-    precision = me.W_precision[columns, columns].copy()
-    linear = precision @ me.W_mean[columns]
-    for i, _ in rated(raters, k):
-        c = data.shrink[i]
+    shift, columns = me.shifts[number], slice(model.first_shifted, me.size)
+    precision = shift.Lambda[columns, columns].copy()
+    linear = precision @ shift.mu[columns]
+    for i, x_ik in having(data, number, k):
         x = me.x[i, : me.size].copy()
-        x[columns] -= c * me.W[k, columns]
+        x[columns] -= x_ik * shift.W[k, columns]
         for j, r in rated(data, i):
             z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
-            weight = state.tau * me.noise[i] * other.noise[j]
-            precision += c * c * weight * np.outer(z[columns], z[columns])
-            linear += c * weight * z[columns] * (r - other.x[j, 0] - z @ x)
+            weight = state.tau * me.alpha[i] * other.alpha[j]
+            precision += x_ik**2 * weight * np.outer(z[columns], z[columns])
+            linear += x_ik * weight * z[columns] * (r - other.x[j, 0] - z @ x)
     return Gaussian(precision, linear)
+
+
+def entries(data: SideData, number: int, i: int) -> dict[int, float]:
+    """X_ik of a design in row i, by column: c_i v_ik, or c_i for every k that row i rated."""
+    matrix = data.matrices[number]
+    if matrix.rows is None:
+        return {k: float(matrix.scale[i]) for k, _ in rated(data, i)}
+    span = range(int(matrix.rows.starts[i]), int(matrix.rows.starts[i + 1]))
+    return {int(matrix.rows.index[p]): float(matrix.scale[i] * matrix.rows.values[p]) for p in span}
+
+
+def having(data: SideData, number: int, k: int) -> list[tuple[int, float]]:
+    """The rows with an entry in column k of a design, and X_ik."""
+    found = ((i, entries(data, number, i)) for i in range(len(data.counts)))
+    return [(i, row[k]) for i, row in found if k in row]
 
 
 def rated(data: SideData, i: int) -> list[tuple[int, float]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmf.model.conditionals import noise_prior
+from bayesmf.model.conditionals import alpha_prior
+from bayesmf.model.data import Data, SideData
 from bayesmf.model.distributions import LOG_2PI, Gamma, Gaussian
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Side, SideData, State
+from bayesmf.model.state import Side, State
 from oracle.conditionals import rated, row_precision
 
 
@@ -32,7 +33,7 @@ def _log_likelihood(data: Data, state: State) -> float:
     for i in range(len(data.user.counts)):
         for j, r in rated(data.user, i):
             x, y = state.user.x[i, :size], state.item.x[j, :size]
-            weight = state.tau * state.user.noise[i] * state.item.noise[j]
+            weight = state.tau * state.user.alpha[i] * state.item.alpha[j]
             error = r - x[0] - y[0] - x[1:] @ y[1:]
             total += 0.5 * (np.log(weight) - LOG_2PI - weight * error**2)
     return total
@@ -45,21 +46,21 @@ def _log_side(model: Model, side: Side, data: SideData) -> float:
     for group in model.groups(data.name):
         columns = slice(group.first, group.end)
         if group.hyper is not None:
-            precision = side.precision[columns, columns]
-            total += group.hyper.log_density(side.mean[columns], precision)
+            Lambda = side.Lambda[columns, columns]
+            total += group.hyper.log_density(side.mu[columns], Lambda)
         for i in range(rows):
             P = row_precision(side, i, model, data)[columns, columns]
             u = side.own[i, columns]
-            total += Gaussian(P, P @ side.mean[columns]).log_density(u)
+            total += Gaussian(P, P @ side.mu[columns]).log_density(u)
     if model.precision != "constant":
-        total += float(noise_prior(model, rows).log_density(side.noise).sum())
+        total += float(alpha_prior(model, rows).log_density(side.alpha).sum())
     if model.prior == "student-t" and model.has_own(data.name):
         half = np.full(rows, h.student_degrees / 2)
-        total += float(Gamma(half, half).log_density(side.spread).sum())
-    if model.has_side(data.name):
-        columns = slice(model.first_side, side.size)
-        precision, mean = side.W_precision[columns, columns], side.W_mean[columns]
-        total += model.wishart(len(mean)).log_density(mean, precision)
-        for w in side.W[:, columns]:
-            total += Gaussian(precision, precision @ mean).log_density(w)
+        total += float(Gamma(half, half).log_density(side.scale).sum())
+    columns = slice(model.first_shifted, side.size)
+    for shift in side.shifts:
+        Lambda, mu = shift.Lambda[columns, columns], shift.mu[columns]
+        total += model.wishart(len(mu)).log_density(mu, Lambda)
+        for w in shift.W[:, columns]:
+            total += Gaussian(Lambda, Lambda @ mu).log_density(w)
     return total

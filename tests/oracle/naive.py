@@ -46,7 +46,7 @@ def expected_gram(data: Any, i: int, other: Any, cov: Any) -> np.ndarray:
                 C[a, b] = cov[j][a, b]
             C[a, size] = C[size, a] = -cov[j][a, 0]
         C[size, size] = cov[j][0, 0]
-        out += other.noise[j] * (np.outer(v, v) + C)
+        out += other.alpha[j] * (np.outer(v, v) + C)
     return out
 
 

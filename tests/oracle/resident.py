@@ -12,14 +12,14 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.engines.ray.cluster import Ray
-from bayesmf.engines.ray.resident import Here, placed
+from bayesmf.engines.ray.resident import Here, place_residents
 from bayesmf.model.state import Side
 from oracle.checkpoints import content
 from oracle.variants import VARIANTS, small_ratings
 
 TRAIN, TEST = bayesmf.split(small_ratings(60, 40, seed=1), "random", seed=0)
-RESIDENT = {name: m for name, m in VARIANTS.items() if m.features in ("none", "user-item")}
-ROBUST = Model(rank=3, features="user-item", precision="robust", prior="student-t")
+RESIDENT = {name: m for name, m in VARIANTS.items() if not (m.user_designs or m.item_designs)}
+ROBUST = Model.paper("no-side", "robust", rank=3, prior="student-t")
 
 
 class InProcess(Ray):
@@ -29,7 +29,7 @@ class InProcess(Ray):
 
     @contextlib.contextmanager
     def place(self, ratings, model):
-        yield placed(self.where(), ratings, model, self.blocks)
+        yield place_residents(self.where(), ratings, model, self.blocks)
 
 
 def fitted(model, where=InProcess, train=TRAIN, test=TEST, *, sweeps=4, blocks=5, keep=2, seed=5,

@@ -15,18 +15,19 @@ from bayesmf.data.scale import Scale
 from bayesmf.inference.propagation.block import conditional_moments
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, pack
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data
+from bayesmf.model.data import Data
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
 from bayesmf.random.streams import stream
-from bayesmf.sweep import sweep
+from bayesmf.sweep.algorithm import Sampling
+from bayesmf.sweep.rows import update_rows
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, random_state, small_ratings
 
 ROUNDING = 1e-9  # of well-conditioned matrices of size 3, entries of about 1
 PLAIN = ["biases", "biases, fixed prior", "no side", "no side, fixed bias prior",
          "no side, joint bias"]  # fmt: skip
-MODEL = Model(rank=2, features="user-item")
+MODEL = Model.paper("no-side", rank=2)
 
 
 def world(n_users=60, n_items=40, seed=0, noise=0.5) -> Ratings:
@@ -63,8 +64,7 @@ def against_loops(name: str) -> bytes:
     state = random_state(model, data)
     before = copy.deepcopy(state)
     mean, cov = conditional_moments(model, data.user, state)
-    sampling = sweep.Sampling(Draws(3))
-    sweep.update_rows(model, data.user, state.user, state.item, state, sampling)
+    update_rows(model, data.user, state.user, state.item, state, Sampling(Draws(3)))
     counter = stream(Draws(3), "user", "rows").counter()
     for i in range(len(mean)):
         precision = np.linalg.inv(unpack(known.cov[i]))

@@ -9,45 +9,49 @@ import numpy as np
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
+from bayesmf.model.data import Data
+from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Hyper, Model
-from bayesmf.model.state import Data, Side, State, random_start, refresh_offset
+from bayesmf.model.state import Side, State, random_start, refresh_offsets
+from oracle.designs import Labelled
 
 # Priors with lighter tails than the defaults, so that small worlds have finite moments.
 HYPER = Hyper(feature_mean=0.3, feature_count=3.0, feature_degrees=9.0, feature_scale=0.2,
-              noise_shape=5.0, noise_rate=4.0, precision_shape=6.0,
-              precision_rate=5.0, bias_shape=4.0, bias_rate=2.0, bias_mean=0.2,
+              noise_shape=5.0, noise_rate=4.0, bias_shape=4.0, bias_rate=2.0, bias_mean=0.2,
               bias_precision=2.0, student_degrees=6.0)  # fmt: skip
-BASE = Model(rank=2, features="user-item", hyper=HYPER)
+BASE = Model.paper("no-side", rank=2, precision_prior=(6.0, 5.0), hyper=HYPER)
+MEAN, ROOT = (RatedSet(1.0),), (RatedSet(0.5),)  # of what a row rated: the mean of W, or more
 VARIANTS: dict[str, Model] = {
-    "biases": replace(BASE, features="none"),
-    "biases, fixed prior": replace(BASE, features="none", bias="fixed"),
+    "biases": replace(BASE, rank=0),
+    "biases, fixed prior": replace(BASE, rank=0, bias="fixed"),
     "no side": BASE,
     "no side, fixed bias prior": replace(BASE, bias="fixed"),
     "no side, joint bias": replace(BASE, bias="joint"),
     "no side, robust": replace(BASE, precision="robust"),
     "no side, truncated": replace(BASE, precision="truncated"),
     "no side, student-t": replace(BASE, prior="student-t"),
-    "user side": replace(BASE, features="side"),
-    "item side": replace(BASE, features="side", side_of="item"),
-    "both sides": replace(BASE, features="side", side_of="both", side_power=0.5),
-    "both sides, joint bias": replace(
-        BASE, features="side", side_of="both", side_power=0.5, bias="joint"
-    ),
-    "user side, robust": replace(BASE, features="side", precision="robust"),
+    "user side": replace(BASE, user_designs=MEAN),
+    "item side": replace(BASE, item_designs=MEAN),
+    "both sides": replace(BASE, user_designs=ROOT, item_designs=ROOT),
+    "both sides, joint bias": replace(BASE, user_designs=ROOT, item_designs=ROOT, bias="joint"),
+    "user side, robust": replace(BASE, user_designs=MEAN, precision="robust"),
     "both sides, joint bias, robust, student-t": replace(
-        BASE, features="side", side_of="both", side_power=0.5, bias="joint", precision="robust",
+        BASE, user_designs=ROOT, item_designs=ROOT, bias="joint", precision="robust",
         prior="student-t",
     ),
     "item side, truncated, student-t": replace(
-        BASE, features="side", side_of="item", precision="truncated", prior="student-t"
+        BASE, item_designs=MEAN, precision="truncated", prior="student-t"
     ),
-    "user side only": replace(BASE, features="side-only"),
+    "user side only": replace(BASE, user_designs=MEAN, own_features=False),
     "item side only, robust": replace(
-        BASE, features="side-only", side_of="item", precision="robust"
+        BASE, item_designs=MEAN, own_features=False, precision="robust"
     ),
     "both sides only, truncated": replace(
-        BASE, features="side-only", side_of="both", precision="truncated", bias="fixed"
+        BASE, user_designs=MEAN, item_designs=MEAN, own_features=False, precision="truncated",
+        bias="fixed",
     ),
+    "user design": replace(BASE, user_designs=(Labelled(),)),
+    "two designs": replace(BASE, user_designs=(*ROOT, Labelled()), bias="joint"),
 }  # fmt: skip
 
 
@@ -73,29 +77,31 @@ def random_state(model: Model, data: Data, seed: int = 0) -> State:
     state.tau = rng.gamma(3.0, 0.5)
     for side, mine in ((state.user, data.user), (state.item, data.item)):
         _scatter(model, side, mine.name, rng)
-        if len(side.W):
-            refresh_offset(side, mine)
-            if not model.has_own(mine.name):
-                side.x[:, 1 : side.size] = side.offset[:, 1:]
+        refresh_offsets(side, mine)
+        if not model.has_own(mine.name):
+            side.x[:, 1 : side.size] = side.offset[:, 1:]
     return state
 
 
 def _scatter(model: Model, side: Side, name: str, rng: np.random.Generator) -> None:
     size, rows = side.size, len(side.x)
     side.x[:, :size] = rng.normal(0, 1, (rows, size))
-    side.mean[:] = rng.normal(0, 1, size)
-    side.precision[:] = 0.0
+    side.mu[:] = rng.normal(0, 1, size)
+    side.Lambda[:] = 0.0
     for group in model.groups(name):
         columns = slice(group.first, group.end)
-        root = rng.normal(0, 1, (group.end - group.first,) * 2)
-        side.precision[columns, columns] = root @ root.T + np.eye(len(root))
+        side.Lambda[columns, columns] = _precision(group.end - group.first, rng)
     if model.precision != "constant":
-        side.noise[:] = rng.uniform(0.6, 1.9, rows)
+        side.alpha[:] = rng.uniform(0.6, 1.9, rows)
     if model.prior == "student-t" and model.has_own(name):
-        side.spread[:] = rng.gamma(3.0, 0.4, rows)
-    if len(side.W):
-        first = model.first_side
-        side.W[:, first:] = rng.normal(0, 1, (len(side.W), size - first))
-        side.W_mean[first:] = rng.normal(0, 1, size - first)
-        root = rng.normal(0, 1, (size - first,) * 2)
-        side.W_precision[first:, first:] = root @ root.T + np.eye(size - first)
+        side.scale[:] = rng.gamma(3.0, 0.4, rows)
+    first = model.first_shifted
+    for shift in side.shifts:
+        shift.W[:, first:] = rng.normal(0, 1, (len(shift.W), size - first))
+        shift.mu[first:] = rng.normal(0, 1, size - first)
+        shift.Lambda[first:, first:] = _precision(size - first, rng)
+
+
+def _precision(size: int, rng: np.random.Generator) -> np.ndarray:
+    root = rng.normal(0, 1, (size, size))
+    return root @ root.T + np.eye(size)

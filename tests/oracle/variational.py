@@ -10,9 +10,10 @@ import numpy as np
 from bayesmf.inference.variational.bound import Beliefs, lower_bound
 from bayesmf.inference.variational.fit import MeanField, expected_total
 from bayesmf.model.conditionals import unpack
+from bayesmf.model.data import Data, SideData
 from bayesmf.model.distributions import LOG_2PI, Gamma
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Side, SideData, State, random_start, refresh_offset
+from bayesmf.model.state import Side, State, random_start, refresh_offsets
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import sweep
 from oracle.joint import log_joint
@@ -29,7 +30,7 @@ class Watched(MeanField):
             [("start", bound_of(model, data, state, self))],
         )
 
-    def updated(self, what: str) -> None:
+    def note_update(self, what: str) -> None:
         if hasattr(self, "world"):
             self.seen.append((what, bound_of(*self.world, self)))
 
@@ -91,26 +92,25 @@ def _draw_side(
 ) -> float:
     log_q = 0.0
     own, free = side.own.copy(), side.size
-    if model.features != "none" and not model.has_own(data.name):
+    if not model.has_own(data.name):
         own, free = np.zeros_like(own), 1  # S is the offset: only the bias has a density
         own[:, 0] = side.x[:, 0]
     log_q += _gaussians(own, q.cov.own, 0, free, rng)
-    if model.has_side(data.name):
-        log_q += _gaussians(side.W, q.cov.W, model.first_side, side.size, rng)
-        refresh_offset(side, data)
-        own = own + side.offset
-        mean, precision = q.W_hyper.sample(draws.of(draws.parameter + 1))
-        log_q += q.W_hyper.log_density(mean, precision)
-        columns = slice(model.first_side, side.size)
-        side.W_mean[columns], side.W_precision[columns, columns] = mean, precision
-    side.x[:, : side.size] = own
+    columns = slice(model.first_shifted, side.size)
+    for number, shift in enumerate(side.shifts):
+        log_q += _gaussians(shift.W, q.cov.W[number], model.first_shifted, side.size, rng)
+        mu, Lambda = q.W_hyper[number].sample(draws.of(draws.parameter + 1 + 6 * number))
+        log_q += q.W_hyper[number].log_density(mu, Lambda)
+        shift.mu[columns], shift.Lambda[columns, columns] = mu, Lambda
+    refresh_offsets(side, data)
+    side.x[:, : side.size] = own + side.offset if side.shifts else own
     for number, group in enumerate(model.groups(data.name)):
         if group.hyper is not None:
-            mean, precision = q.hyper[number].sample(draws.of(draws.parameter + 2 + number))
-            log_q += q.hyper[number].log_density(mean, precision)
+            mu, Lambda = q.hyper[number].sample(draws.of(draws.parameter + 2 + number))
+            log_q += q.hyper[number].log_density(mu, Lambda)
             columns = slice(group.first, group.end)
-            side.mean[columns], side.precision[columns, columns] = mean, precision
-    for name, number in (("noise", 5), ("spread", 6)):
+            side.mu[columns], side.Lambda[columns, columns] = mu, Lambda
+    for name, number in (("alpha", 5), ("scale", 6)):
         if getattr(q, name) is not None:
             values, density = _gamma(getattr(q, name), draws.of(draws.parameter + number))
             setattr(side, name, values)
