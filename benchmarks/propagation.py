@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import bayesmf
-from bayesmf.fit.fitted import SavedFit
+from bayesmf.fitted.base import SavedFit
 from bayesmf.inference.loop import Clock
 from bayesmf.inference.propagation.fit import Deal, phases
 from bayesmf.machine import using

@@ -23,7 +23,7 @@ from bayesmf.engines.ray.cluster import RemoteSide
 from bayesmf.engines.ray.crew import Order, make_writable
 from bayesmf.kernels.designs import COLUMNS, draw_centred, offsets_of_strips, pattern, strips
 from bayesmf.kernels.gram import padded
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.machine import using
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data, SideData, design_matrices, side_data
@@ -76,7 +76,7 @@ def rows_kernel(others: int) -> tuple[float, ...]:
     """Seconds of a side whose rows have many ratings, and of one whose rows have few."""
     width = padded(RANK + 2)
     x = np.random.default_rng(1).normal(size=(others, width))
-    known = Known.of(x, np.ones(others), POINTS)
+    known = OtherSide.of(x, np.ones(others), POINTS)
     times = []
     for rows, each in SHAPES:
         data = some_rows(rows, each, others)

@@ -24,7 +24,7 @@ from bayesmf.data.io.load import find
 from bayesmf.data.synthetic import World, generate
 from bayesmf.evaluation.diagnostics import effective_sample_size
 from bayesmf.kernels.reduce import predict
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
@@ -79,7 +79,7 @@ def kernel() -> None:
         prior = row_prior(model, data.user, state.user)
         rows, counter = len(train.by_user.counts), Draws(0).counter()
         ones, out, none = np.ones(rows), state.user.x.copy(), np.empty(0)
-        known = Known.of(state.item.x, np.ones(train.n_items), POINTS)
+        known = OtherSide.of(state.item.x, np.ones(train.n_items), POINTS)
 
         run = partial(draw_rows, data.user.observed, known, ones, prior, counter, True, out, none,
                       POINTS, none, state.width())  # fmt: skip

@@ -18,7 +18,7 @@ import bayesmf
 from bayesmf import errors, sklearn
 from bayesmf.cli.main import main
 from bayesmf.cli.options import reading_options
-from bayesmf.fit.fitted import Fitted, SavedFit
+from bayesmf.fitted.base import Fitted, SavedFit
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit
@@ -28,12 +28,14 @@ HERE = Path(__file__).parent
 MADE = "Made from the code by `make api`; change it there."
 WIDTH = 96
 SECTIONS: list[tuple[str, str, list[Any]]] = [
+    ("In one call", "From ratings to a fit.", [bayesmf.fit]),
     ("Data", "Ratings in and out, and cut into parts.", [
-        bayesmf.load, bayesmf.Ratings, bayesmf.Scale, bayesmf.split, bayesmf.Split,
+        bayesmf.load, bayesmf.Ratings, bayesmf.Scale, bayesmf.split, bayesmf.kfold, bayesmf.Split,
         bayesmf.save_split, bayesmf.load_split, bayesmf.write,
     ]),
-    ("Models", "A model is a value. [Which one?](guides/models.md)",
-     [bayesmf.Model, bayesmf.Hyper]),
+    ("Models", "A model is a value. [Which one?](guides/models.md) "
+     "[How to extend it](guides/extending.md)",
+     [bayesmf.Model, bayesmf.Hyper, bayesmf.RatedSet]),
     ("Algorithms", "Each takes a model and has `fit`. [Which one?](guides/inference.md)",
      [bayesmf.Gibbs, bayesmf.Variational, bayesmf.MAP, Progress]),
     ("More than one machine",
@@ -44,12 +46,14 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
      [sklearn.MatrixFactorization]),
-    ("Errors", "In `bayesmf.errors`; `DataError` also in `bayesmf`.",
+    ("Errors", "What a wrong argument, a damaged file or an unusable table raises.",
      [errors.DataError, errors.OverfittingWarning]),
 ]  # fmt: skip
 INSIDE = {  # what callers have no use for
-    "from_columns", "from_sorted", "kept", "known", "made", "posterior", "has_side", "has_own",
-    "groups", "wishart", "size", "first_side",
+    "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",
+    "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict", "burnt",
+    "draws_kept", "matrix", "check", "place", "start", "sweep", "map", "describe_engine", "shared",
+    "cluster", "propagate", "render", "message",
 }  # fmt: skip
 CALLED = {Fitted: "fit"}  # as whom the methods are shown
 

@@ -14,11 +14,13 @@ from bayesmf.data.split import split as split
 from bayesmf.engines.ray.cluster import Ray as Ray
 from bayesmf.errors import DataError as DataError
 from bayesmf.errors import OverfittingWarning as OverfittingWarning
-from bayesmf.fit.fitted import load_model as load_model
+from bayesmf.fitted.base import load_model as load_model
 from bayesmf.inference.gibbs import Gibbs as Gibbs
 from bayesmf.inference.map.fit import MAP as MAP
+from bayesmf.inference.one_call import fit as fit
 from bayesmf.inference.propagation.fit import Propagation as Propagation
 from bayesmf.inference.variational.fit import Variational as Variational
+from bayesmf.model.designs import RatedSet as RatedSet
 from bayesmf.model.spec import Hyper as Hyper
 from bayesmf.model.spec import Model as Model
 

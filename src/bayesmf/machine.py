@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from threadpoolctl import ThreadpoolController
 
+from bayesmf import __version__
 from bayesmf.errors import DataError
 
 FLAGS: dict[str, Any] = {
@@ -23,8 +24,23 @@ FLAGS: dict[str, Any] = {
     "nogil": True,
 }
 
-serial = njit(**FLAGS)
-parallel = njit(parallel=True, **FLAGS)
+
+def compiler(form: str = "", **options: Any) -> Callable[[Any], Any]:
+    """Returns a decorator that compiles a function with our flags and keeps the code on disk.
+
+    Numba files the code under the function's name, and looks only at the function's own source to
+    see whether it is still good. So our version becomes part of the name, and ``form``, which says
+    what else the code depends on.
+    """
+
+    def compile_function(function: Any) -> Any:
+        function.__qualname__ += f"-{__version__}-{form}" if form else f"-{__version__}"
+        return njit(**options, **FLAGS)(function)
+
+    return compile_function
+
+
+serial, parallel = compiler(), compiler(parallel=True)
 LANES = 8  # rows, or columns, that go through the arithmetic side by side
 
 

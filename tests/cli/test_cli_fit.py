@@ -109,6 +109,8 @@ def test_dropped_ratings_are_told(tmp_path):
         f"{len(cut.test)} ratings (paper protocol, seed 0); dropped 760 ratings of 530 items with "
         "fewer than 3 ratings" + (f", and {lost} users who rated nothing else" if lost else "")
     )
+    words = ["split", str(path), "--out", str(tmp_path / "split")]
+    assert told.split("; ")[-1] in CliRunner().invoke(main, words).stdout.splitlines()[0]
     held = json.loads(run(*SMALL, *PAPER, "--json", data=path).stdout)["holdout"]
     assert (held["dropped_ratings"], held["dropped_items"], held["dropped_users"]) == (
         760, 530, lost,

@@ -64,7 +64,7 @@ def test_the_user_to_recommend_to(odd, tmp_path):
     assert [json.loads(line)["user"] for line in one.splitlines()] == ["007"]
     asked = bayesmf.load_model(odd / "fit").recommend(["007"], 1)
     assert [json.loads(line)["item"] for line in one.splitlines()] == asked["item"].to_pylist()
-    out = run("recommend", odd / "fit", "--user", "7", "-n", 1, "--with-seen")
+    out = run("recommend", odd / "fit", "--user", "7", "-n", 1, "--no-exclude-seen")
     assert "'7' was not in training" in out
 
 
@@ -74,7 +74,7 @@ def test_other_kinds_are_refused_in_a_sentence(odd, tmp_path):
     assert "the item ids are integers here but text in the question (such as 'ten')" in out
     (tmp_path / "n.csv").write_text("who,what,stars_given\n007,10,3\n")
     for words in (["evaluate", odd / "fit", tmp_path / "n.csv"],
-                  ["fold-in", odd / "fit", tmp_path / "n.csv", "--replace", "--out",
+                  ["fold-in", odd / "fit", tmp_path / "n.csv", "--replace-known", "--out",
                    tmp_path / "more"],
                   ["recommend", odd / "fit", "--user", "007", "--seen", tmp_path / "n.csv"],
                   ["predict", odd / "fit", tmp_path / "n.csv"]):  # fmt: skip

@@ -15,7 +15,7 @@ from test_cli_model import run
 
 import bayesmf
 from bayesmf.cli.main import main
-from bayesmf.fit import recommend as recommending
+from bayesmf.fitted import recommend as recommending
 
 
 def commands(group=main, words=()):
@@ -93,15 +93,15 @@ def test_options_that_contradict_each_other(fit, pairs):
     assert "--clip has no meaning with --probabilities" in run(
         "predict", fit, ok, "--clip", "--probabilities", code=2
     )
-    assert "--seen has no meaning with --with-seen" in run(
-        "recommend", fit, "--seen", ok, "--with-seen", code=2
+    assert "--seen has no meaning with --no-exclude-seen" in run(
+        "recommend", fit, "--seen", ok, "--no-exclude-seen", code=2
     )
 
 
 def test_a_place_is_checked_before_the_work(fit, pairs, tmp_path, monkeypatch):
     """An earlier file is kept, unless it may be replaced."""
     ok = pairs("user,item\nu1,i1\n")
-    monkeypatch.setattr("bayesmf.fit.fitted.load_model", lambda *_: pytest.fail("began"))
+    monkeypatch.setattr("bayesmf.fitted.base.load_model", lambda *_: pytest.fail("began"))
     (tmp_path / "file.csv").write_text("mine")
     for words in (["predict", fit, ok], ["recommend", fit]):
         for name, told in (("file.csv", "exists already; choose another name, or allow --over"),
@@ -143,14 +143,24 @@ def test_recommendations_for_all_that_are_stopped_leave_nothing(fit, tmp_path, m
 
 
 def test_more_items_than_there_are(fit, tmp_path):
-    run("recommend", fit, "--user", "u1", "-n", 999, "--with-seen", "--out", tmp_path / "r.csv")
+    run(
+        "recommend",
+        fit,
+        "--user",
+        "u1",
+        "-n",
+        999,
+        "--no-exclude-seen",
+        "--out",
+        tmp_path / "r.csv",
+    )
     rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert len(rows) == len({row["item"] for row in rows}) == 50
 
 
 def test_what_became_of_folded_ratings(fit, tmp_path):
     (tmp_path / "new.csv").write_text("user,item,rating\nzoe,i1,5\nzoe,odd,1\nu1,i2,1\n")
-    words = ["fold-in", fit, tmp_path / "new.csv", "--replace", "--out"]
+    words = ["fold-in", fit, tmp_path / "new.csv", "--replace-known", "--out"]
     told = run(*words, tmp_path / "a")
     assert told == (
         "1 new user, 1 replaced; 1 ratings of items that the model does not know were left out; "

@@ -51,6 +51,16 @@ def test_a_bad_time_is_refused_only_where_it_is_needed():
     assert Cells.of(pairs, USERS, ITEMS, timed=False).user.tolist() == [1, -1, 0]
 
 
+def test_columns_of_mixed_types_get_a_sentence():
+    odd = pd.DataFrame({"user": [20, "x"], "item": ["a", "b"], "date": ["today", 7]}, dtype=object)
+    with pytest.raises(DataError, match="pair 2: the user column mixes types"):
+        Cells.of(pairs_of(odd), USERS, ITEMS, timed=False)
+    odd["user"] = [20, 30]
+    assert Cells.of(pairs_of(odd), USERS, ITEMS, timed=False).user.tolist() == [1, 2]
+    with pytest.raises(DataError, match="pair 2: the time column mixes types"):
+        Cells.of(pairs_of(odd), USERS, ITEMS)
+
+
 def test_rows_of_ratings_keep_their_times():
     """The same rows whether or not the ratings share the ids of the model."""
     mine = Ratings.from_triplets(users=[30, 10, 20], items=["a", "b", "a"], ratings=[1, 2, 3],

@@ -17,7 +17,7 @@ from bayesmf.data.io.shards import shard
 from bayesmf.engines.ray import cluster as engine
 from bayesmf.engines.ray.cluster import Ray
 from bayesmf.engines.ray.resident import OnRay
-from bayesmf.kernels.rows import Known, draw_from_grams, pack_grams
+from bayesmf.kernels.rows import OtherSide, draw_from_grams, pack_grams
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data
 from bayesmf.model.state import Side, to_arrays
@@ -38,7 +38,7 @@ def test_rows_from_grams_are_those_of_the_conditional(name):
     user, item = state.user, state.item
     cells = (item.size + 1) * (item.size + 2) // 2
     grams, errors = np.empty((len(item.x), cells)), np.empty(len(item.x))
-    known = Known.of(user.x, user.alpha, POINTS)
+    known = OtherSide.of(user.x, user.alpha, POINTS)
     pack_grams(data.item.observed, known, item.size, state.width(), grams)
     counter, x = Draws(1).counter(), np.zeros_like(item.x)
     draw_from_grams(grams, state.tau * item.alpha, row_prior(model, data.item, item), counter, x,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bayesmf
-from bayesmf.fit.fitted import Fitted
+from bayesmf.fitted.base import Fitted
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -23,7 +23,7 @@ from bayesmf.inference.map.fit import MAP
 from bayesmf.inference.variational import fit as variational
 from bayesmf.inference.variational.fit import MeanField, Variational, expected_total, map_driven
 from bayesmf.kernels.designs import expected_errors, squared_errors, store_grams
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, unpack
 from bayesmf.model.data import Data
@@ -211,7 +211,7 @@ def test_rows_in_moments(name):
     me, items = state.user, state.item
     cov = random_covariances(len(items.x), size, 1)
     offset = random_covariances(len(me.x), size, 2) if len(me.offset) else POINTS
-    known = Known.of(items.x, items.alpha, cov)
+    known = OtherSide.of(items.x, items.alpha, cov)
     own, logdet, errors = np.empty((len(me.x), size * (size + 1) // 2)), np.empty(21), np.empty(21)
     draw_rows(data.user.observed, known, state.tau * me.alpha,
               row_prior(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,

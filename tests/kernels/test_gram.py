@@ -7,24 +7,24 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from bayesmf.engines.ray.crew import writable
-from bayesmf.kernels import gram
+from bayesmf.engines.ray.crew import make_writable
+from bayesmf.kernels import gram, llvm
 from bayesmf.kernels.designs import strips
-from bayesmf.kernels.rows import Known
+from bayesmf.kernels.rows import OtherSide
 
-LENGTHS = (0, 1, gram.AHEAD, gram.AHEAD + 1, gram.PANEL, gram.PANEL + 1, 3 * gram.PANEL - 1)
+LENGTHS = (0, 1, llvm.AHEAD, llvm.AHEAD + 1, gram.PANEL, gram.PANEL + 1, 3 * gram.PANEL - 1)
 MEAN, OTHERS = 2.5, 40
 
 
 @pytest.fixture(params=[(8, 8, 3), (4, 4, 3)], ids=["32 registers of 8", "16 registers of 4"])
 def layout(request, monkeypatch):
     for name, value in zip(("W", "MR", "NB"), request.param, strict=True):
-        monkeypatch.setattr(gram, name, value)
+        monkeypatch.setattr(llvm, name, value)
 
 
 def products():
     """The kernel, compiled anew for the layout that is set."""
-    add = gram._add_products
+    add = llvm.add_products
 
     @njit(fastmath={"contract"})
     def sums_of(z, index, values, mean, first, rows, sums, width):
@@ -33,12 +33,12 @@ def products():
     return sums_of
 
 
-def known_of(rank: int) -> tuple[np.ndarray, np.ndarray, Known]:
+def known_of(rank: int) -> tuple[np.ndarray, np.ndarray, OtherSide]:
     rng = np.random.default_rng(rank)
     x = np.zeros((OTHERS, gram.padded(rank + 2)))
     x[:, : rank + 1] = rng.normal(size=(OTHERS, rank + 1))
     noise = rng.gamma(2.0, size=OTHERS)
-    return x, noise, Known.of(x, noise, np.empty((0, 0)))
+    return x, noise, OtherSide.of(x, noise, np.empty((0, 0)))
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_the_products_are_those_written_out(rank, kind, layout):
 
 def test_every_block_is_summed_once(layout):
     for columns in range(8, 97, 8):
-        passes = gram.in_passes(columns)
+        passes = llvm.in_passes(columns)
         found = [(block, v) for tiles in passes for block, vectors in tiles for v in vectors]
-        wanted = {(a // gram.MR, b // gram.W) for a in range(columns) for b in range(a + 1)}
+        wanted = {(a // llvm.MR, b // llvm.W) for a in range(columns) for b in range(a + 1)}
         assert sorted(found) == sorted(wanted)
-        assert all(sum(len(vectors) for _, vectors in tiles) <= gram.NB for tiles in passes)
+        assert all(sum(len(vectors) for _, vectors in tiles) <= llvm.NB for tiles in passes)
 
 
 def test_rows_that_do_not_lie_side_by_side_are_refused():
@@ -81,7 +81,7 @@ def test_rows_that_do_not_lie_side_by_side_are_refused():
 def test_rows_and_strips_begin_with_a_cache_line():
     for rank in (1, 20):
         x, _, known = known_of(rank)
-        for made in (known.z, strips(x), writable(x), writable(x[1:])):
+        for made in (known.z, strips(x), make_writable(x), make_writable(x[1:])):
             assert made.ctypes.data % 64 == 0
             assert made.flags.c_contiguous
 

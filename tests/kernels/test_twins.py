@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
+import oracle.kernel_rows  # noqa: F401, its cases too
 from bayesmf.kernels import designs
 from oracle.twins import CASES, random_design, sparse_of
 

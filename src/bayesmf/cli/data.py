@@ -271,12 +271,15 @@ def split(
 
 def _describe_split(facts: dict[str, Any]) -> str:
     given = f", {facts['given']:,} given" if "given" in facts else ""
-    return (
+    parts = [
         f"{facts['train']:,} training{given} and {facts['test']:,} test ratings of "
-        f"{facts['items']:,} items by {facts['users']:,} users; "
+        f"{facts['items']:,} items by {facts['users']:,} users",
         f"{facts['test_users_not_in_train']:,} users and "
-        f"{facts['test_items_not_in_train']:,} items of the test are not in training"
-    )
+        f"{facts['test_items_not_in_train']:,} items of the test are not in training",
+    ]
+    from bayesmf.data.split import describe_dropped
+
+    return "; ".join([*parts, *describe_dropped(facts)])
 
 
 COMMANDS = (data, split, shard)

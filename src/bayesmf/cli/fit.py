@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import bayesmf
-from bayesmf.choices import INFERENCES
+from bayesmf.choices import INFERENCES, Inference
 from bayesmf.cli.fit_options import ALGORITHM, ENGINE, HOLDING_OUT, MODEL, SAVING, STOPPING
 from bayesmf.cli.interrupts import leaving_at_once
 from bayesmf.cli.options import DATA, PATH, QUIET, SEEDS, THREADS, reading_options
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def fit(
     data: str,
-    inference: str,
+    inference: Inference,
     seed: int,
     threads: int | None,
     out: Path | None,
@@ -160,7 +160,7 @@ def make_engine(engine: str | None, workers: int | None, address: str | None) ->
 
 
 def _run_options(
-    inference: str,
+    inference: Inference,
     checkpoint: Path | None,
     checkpoint_every: str | None,
     resume: bool,

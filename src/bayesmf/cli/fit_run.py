@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import bayesmf
+from bayesmf.choices import Inference
 from bayesmf.data.io.atomic import to_json, whole_folder
-from bayesmf.data.io.shards import FACTS, Shards
+from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import Split, carve
 from bayesmf.errors import DataError, OverfittingWarning
-from bayesmf.fit.files import INSIDE
+from bayesmf.fitted.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
-from bayesmf.inference.map.fit import MAP
+from bayesmf.inference.one_call import ALGORITHMS, Parts
+from bayesmf.inference.one_call import read_parts as read_parts
 from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.spec import Model
 from bayesmf.study.results import snake_case
 
 LONG = 20  # seconds from which a run is worth a forecast
-ALGORITHMS: dict[str, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
 SETTINGS = {  # the field of each algorithm that an option sets
     "sweeps": {"gibbs": "sweeps", "vi": "sweeps", "map": "sweeps"},
     "burn_in": {"gibbs": "burn_in"},
@@ -45,7 +43,7 @@ SETTINGS = {  # the field of each algorithm that an option sets
 
 
 def make_algorithm(
-    name: str, model: Model, seed: int, threads: int | None, given: dict[str, Any]
+    name: Inference, model: Model, seed: int, threads: int | None, given: dict[str, Any]
 ) -> Any:
     """Make the algorithm that the options describe; refuse options of other algorithms."""
     fields = {}
@@ -58,97 +56,6 @@ def make_algorithm(
             raise DataError(f"--{flag} is for --inference {others}; leave it out")
         fields[SETTINGS[option][name]] = value
     return ALGORITHMS[name](model, seed=seed, threads=threads, **fields)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The ratings of a fit: what it is trained on, and what is held out of training."""
-
-    train: Ratings | Shards
-    test: Ratings | None
-    validation: Ratings | None
-    facts: dict[str, Any]  # how they were cut, and how many were dropped
-
-    def __str__(self) -> str:
-        counts = {name: f"{count:,}" for name, count in self.facts["trained_on"].items()}
-        trained = "trained on {ratings} ratings of {items} items by {users} users".format(**counts)
-        return "; ".join([trained, self._held_out(), *self._dropped()])
-
-    def _held_out(self) -> str:
-        protocol, seed = self.facts["protocol"], self.facts.get("seed")
-        held = []
-        if self.test is not None:
-            how = f"{protocol} protocol" + ("" if seed is None else f", seed {seed}")
-            held.append(f"{len(self.test):,} ratings ({how})")
-        if self.validation is not None:
-            held.append(f"{len(self.validation):,} ratings for validation")
-        return f"held out {' and '.join(held) or 'nothing'}"
-
-    def _dropped(self) -> list[str]:
-        ratings, users, items = (
-            self.facts.get(f"dropped_{name}", 0) for name in ("ratings", "users", "items")
-        )
-        if not ratings:
-            return []
-        least = self.facts["options"]["min_item_ratings"]
-        dropped = f"dropped {ratings:,} ratings of {items:,} items with fewer than {least} ratings"
-        return [dropped + (f", and {users:,} users who rated nothing else" if users else "")]
-
-
-def read_parts(
-    data: str,
-    reading: dict[str, Any],
-    holdout: str,
-    test_fraction: float | None,
-    validation: float | None,
-    seed: int,
-) -> Parts:
-    """Read the ratings, and hold out what the options say."""
-    if test_fraction is not None and holdout == "none":
-        raise DataError(
-            "--test-fraction says how much to hold out; say which ratings with --holdout paper, "
-            "random or time"
-        )
-    facts: dict[str, Any] = {"protocol": "none"}
-    if (Path(data) / FACTS).is_file():
-        if holdout != "none" or validation is not None:
-            raise DataError(
-                f"{data} holds shards, which are fitted as they are; leave --holdout and "
-                "--validation out"
-            )
-        shards = Shards.open(data)
-        return Parts(shards, None, None, {**facts, "trained_on": _counts(shards)})
-    ratings = bayesmf.load(data, **reading)
-    test = judge = None
-    if holdout == "none":
-        train = ratings.drop_unused()
-    else:
-        options: dict[str, Any] = {} if test_fraction is None else {"test_fraction": test_fraction}
-        cut = bayesmf.split(ratings, holdout, seed, **options)  # type: ignore[arg-type]
-        train, test = cut
-        facts = {**cut.describe(), **_dropped(ratings, cut)}
-    if validation is not None:
-        train, judge = carve(train, validation, seed)
-        facts["validation"] = len(judge)
-    return Parts(train, test, judge, {**facts, "train": len(train), "trained_on": _counts(train)})
-
-
-def _counts(train: Ratings | Shards) -> dict[str, int]:
-    """Count the ratings, and the users and items that have any."""
-    if isinstance(train, Shards):
-        return {"ratings": len(train), "users": train.n_users, "items": train.n_items}
-    users, items = (int(np.count_nonzero(side.counts)) for side in (train.by_user, train.by_item))
-    return {"ratings": len(train), "users": users, "items": items}
-
-
-def _dropped(ratings: Ratings, cut: Split) -> dict[str, int]:
-    """Count what of the ratings is in neither part."""
-    before, train = _counts(ratings), cut.train  # whose ids are those of both parts
-    return {
-        "dropped_ratings": before["ratings"] - len(train) - len(cut.test),
-        "dropped_users": before["users"] - train.n_users,
-        "dropped_items": before["items"] - train.n_items,
-    }
 
 
 def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def diagnose(model: Path, as_json: bool) -> None:
         return
     table = Table("trace", "R-hat", "effective draws", box=None, header_style="bold")
     for name, each in traces:
-        table.add_row(name, f"{each['r_hat']:.3f}", f"{each['ess']:.0f}")
+        ess = f"{each['ess']:.0f}" if math.isfinite(each["ess"]) else "too few draws"
+        table.add_row(name, f"{each['r_hat']:.3f}", ess)
     Console().print(table)
 
 

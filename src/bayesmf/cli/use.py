@@ -35,7 +35,7 @@ SHOWN = 20  # rows printed for people
 def load_fit(path: Path, threads: int | None = None) -> Any:
     """Load a saved model, and before it the compiler."""
     with leaving_at_once():
-        from bayesmf.fit.fitted import load_model
+        from bayesmf.fitted.base import load_model
     return load_model(path, threads)
 
 
@@ -188,7 +188,12 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
     help="The ratings whose items are left out.  [default: the ratings in the model]",
 )
 @ratings_options
-@click.option("--with-seen", is_flag=True, help="Recommend items even if the user rated them.")
+@click.option(
+    "--exclude-seen/--no-exclude-seen",
+    default=True,
+    show_default=True,
+    help="Leave out the items that the user has rated.",
+)
 @click.option(
     "--seed",
     type=SEEDS,
@@ -206,7 +211,7 @@ def recommend(
     count: int,
     rank_by: str,
     seen: str | None,
-    with_seen: bool,
+    exclude_seen: bool,
     seed: int,
     out: Path | None,
     overwrite: bool,
@@ -218,8 +223,8 @@ def recommend(
 
     Example: bayesmf recommend my-fit --user 42 -n 10
     """
-    if with_seen and seen is not None:
-        raise DataError("--seen has no meaning with --with-seen; leave one of them out")
+    if not exclude_seen and seen is not None:
+        raise DataError("--seen has no meaning with --no-exclude-seen; leave one of them out")
     _check(out, overwrite)
     fit = load_fit(model)
     rated = ratings_for(fit, seen, reading) if seen is not None else None
@@ -232,7 +237,7 @@ def recommend(
             asked,
             count,
             rank_by=rank_by,
-            exclude_seen=not with_seen,
+            exclude_seen=exclude_seen,
             seen=rated,
             seed=seed,
             progress=advance(bar, task),
@@ -252,7 +257,7 @@ def recommend(
     help="Whether the ratings are of new users or of new items.",
 )
 @click.option(
-    "--replace",
+    "--replace-known",
     is_flag=True,
     help="Allow users that the model knows; from now on it knows them by these ratings alone.",
 )
@@ -265,7 +270,7 @@ def fold_in(
     model: Path,
     ratings: str,
     side: str,
-    replace: bool,
+    replace_known: bool,
     seed: int,
     out: Path,
     overwrite: bool,
@@ -278,11 +283,11 @@ def fold_in(
     Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
     """
     with leaving_at_once():
-        from bayesmf.fit.files import check_place_of
+        from bayesmf.fitted.files import check_place_of
     check_place_of(out, overwrite)
     fit = load_fit(model, threads)
     given, known = ratings_for(fit, ratings, reading), fit.posterior
-    more = fit.fold_in(given, side, replace_known=replace, seed=seed)
+    more = fit.fold_in(given, side, replace_known=replace_known, seed=seed)
     more.save(out, overwrite=overwrite)
     if side == "user":
         other, mine, used = "item", given.users, given.onto(given.users, known.items)

@@ -87,9 +87,11 @@ def _renumber(theirs: Ids, ours: Ids, what: str) -> Index:
 
 
 def pairs_of(
-    given: Any, user: str | int | None = None, item: str | int | None = None,
+    given: Any,
+    user: str | int | None = None,
+    item: str | int | None = None,
     time: str | int | None = None,
-) -> Pairs:  # fmt: skip
+) -> Pairs:
     """Read pairs from a frame, ratings, a list of (user, item), or two columns of an array.
 
     Columns of a frame that are not named are recognised by their names; a time may be missing.
@@ -103,11 +105,22 @@ def pairs_of(
         frame = nw.from_native(given, eager_only=True)
     except TypeError:
         return _read_plain(given)
-    roles = recognise([str(name) for name in frame.columns],
-                      {"user": user, "item": item, "time": time}, "the frame",
-                      ("user", "item", "time"))  # fmt: skip
-    columns = {role: frame.get_column(frame.columns[k]).to_arrow() for role, k in roles.items()}
+    roles = recognise(
+        [str(name) for name in frame.columns],
+        {"user": user, "item": item, "time": time},
+        "the frame",
+        ("user", "item", "time"),
+    )
+    columns = {role: _read_column(frame, k) for role, k in roles.items()}
     return Pairs(columns["user"], columns["item"], columns.get("time"), given)
+
+
+def _read_column(frame: Any, k: int) -> Any:
+    series = frame.get_column(frame.columns[k])
+    try:
+        return series.to_arrow()
+    except (pa.ArrowException, OverflowError, TypeError):  # mixed types: who needs it will say so
+        return series.to_list()
 
 
 def _read_plain(given: Any) -> Pairs:

@@ -273,3 +273,13 @@ def rank_within_user(ratings: Ratings, keys: NDArray[Any]) -> NDArray[np.int64]:
     ranks = np.empty(len(ratings), np.int64)
     ranks[np.lexsort((keys, user))] = np.arange(len(ratings)) - ratings.by_user.starts[user]
     return ranks
+
+
+def describe_dropped(facts: dict[str, Any]) -> list[str]:
+    """What a split dropped, in words; nothing if it kept everything."""
+    if not facts.get("dropped_ratings"):
+        return []
+    ratings, items, users = (facts[f"dropped_{name}"] for name in ("ratings", "items", "users"))
+    least = facts["options"]["min_item_ratings"]
+    dropped = f"dropped {ratings:,} ratings of {items:,} items with fewer than {least} ratings"
+    return [dropped + (f", and {users:,} users who rated nothing else" if users else "")]

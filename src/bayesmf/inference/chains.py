@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.io.shards import WATCHED, Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.fit.kept import Kept
+from bayesmf.fitted.kept import Kept
 from bayesmf.inference.engine import Engine
 from bayesmf.inference.loop import Patience, Progress
 from bayesmf.inference.target import Target

@@ -26,7 +26,7 @@ import bayesmf
 from bayesmf.data.io.atomic import locked, whole_file
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.loop import Clock
 from bayesmf.inference.target import RunningMoments
@@ -71,7 +71,7 @@ def open_checkpoint(
         names = {entry.name for entry in folder.iterdir()}
         if MAIN in names and not resume:
             raise DataError(
-                f"{folder} holds a checkpoint already; go on with resume=True (--resume), or "
+                f"{folder} holds a checkpoint already; go on with {Option('resume', True)}, or "
                 "choose another folder"
             )
         for name in filter(STALE.fullmatch, names):
@@ -105,8 +105,8 @@ class Checkpoint:
             if not (self.folder / MAIN).exists():
                 raise
             raise DataError(
-                f"{error}; what was saved before is whole, and resume=True (--resume) goes on "
-                "from it"
+                f"{error.message}; what was saved before is whole, and "
+                f"{Option('resume', True)} goes on from it"
             ) from error
         self._last = time.monotonic()
 

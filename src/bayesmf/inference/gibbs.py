@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +16,10 @@ from bayesmf.choices import FORMS, Form
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
-from bayesmf.fit.fitted import Fitted, test_error
-from bayesmf.fit.kept import Kept
-from bayesmf.fit.posterior import Posterior, affordable, draws_of
+from bayesmf.errors import DataError, Option
+from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.kept import Kept
+from bayesmf.fitted.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
@@ -144,14 +144,10 @@ class Gibbs:
         """
         check_parts(train, shards=True, test=test, validation=validation)
         if resume and checkpoint is None:
-            raise DataError("resume: say from which folder, with checkpoint= (--checkpoint)")
+            raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
         engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
-            folder = None
-            if keep_in is not None:
-                made = whole_folder(Path(keep_in), remedy="choose another folder for keep_in")
-                folder = stack.enter_context(made)
-            kept = Kept(self.chains * self.draws_kept(train), folder)
+            kept = stack.enter_context(self._keep_draws(train, keep_in))
             clock = Clock(callbacks, budget)
             data = stack.enter_context(engine.place(train, self.model))
             run = Chains(self, engine, data, train, test, validation, patience, kept)
@@ -166,7 +162,6 @@ class Gibbs:
             run.start, saved = self._find_start(start, run, train, validation, clock, saved)
             self._sample(run, clock, saved)
             fit = self._make_fit(run, clock)
-            kept.close()
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(fit.states[-1])
@@ -174,6 +169,18 @@ class Gibbs:
             fit.threads = self.threads
             fit.test_rmse = test_error(fit.posterior, test, self.threads)
         return fit
+
+    @contextlib.contextmanager
+    def _keep_draws(self, train: Ratings | Shards, keep_in: str | Path | None) -> Iterator[Kept]:
+        """Where draws are kept: in memory, or in a folder that appears when all are there."""
+        most = self.chains * self.draws_kept(train)
+        if keep_in is None:
+            yield Kept(most)
+            return
+        with whole_folder(Path(keep_in), remedy="choose another folder for keep_in") as folder:
+            kept = Kept(most, folder)
+            yield kept
+            kept.close()
 
     @property
     def burnt(self) -> int:

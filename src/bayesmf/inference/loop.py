@@ -15,6 +15,7 @@ from bayesmf.checks import check_kind
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
+from bayesmf.fitted.posterior import check_on_scale
 from bayesmf.model.state import State
 
 
@@ -84,6 +85,8 @@ def check_parts(train: Ratings | Shards, *, shards: bool = False, **parts: Ratin
                 f"the {name} ratings have other users or items than the training ratings; cut both "
                 "from one table, as bayesmf.split does"
             )
+        if part.scale != train.scale:
+            check_on_scale(part, train.scale)
         if name == "validation" and not len(part):
             raise DataError("there are no validation ratings; hold some out, or leave them out")
 

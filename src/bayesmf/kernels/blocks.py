@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from bayesmf.kernels.inner import parallel
 from bayesmf.kernels.lanes import cholesky, inverse
-from bayesmf.machine import LANES, parallel
+from bayesmf.machine import LANES
 
 
 @parallel

@@ -10,14 +10,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import prange, types
-from numba.core import cgutils
-from numba.core.errors import TypingError
-from numba.extending import intrinsic
+from numba import prange
 
-from bayesmf.kernels.gram import add_covariances, everywhere, gram
-from bayesmf.machine import LANES, aligned, parallel, serial
+from bayesmf.kernels.gram import add_covariances, gram
+from bayesmf.kernels.inner import (
+    add_rows,
+    add_valued_rows,
+    parallel,
+    serial,
+    subtract_from_rows,
+    subtract_from_valued_rows,
+)
+from bayesmf.machine import LANES, aligned
 from bayesmf.random.philox import bits, fill_normal, normal_quantile, to_unit
 
 COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
@@ -44,74 +48,6 @@ def pattern(observed: Any) -> Sparse:
 def squared(matrix: Sparse) -> Sparse:
     """The matrix of the squared entries."""
     return matrix._replace(values=matrix.values**2) if len(matrix.values) else matrix
-
-
-def _over_entries(action, valued: bool):
-    """Returns an intrinsic that loops over entries ``begin`` to ``end`` of a sparse matrix.
-
-    ``action(builder, vector, row, weight, value, total)`` sees, for an entry in column i, a pointer
-    to row i of a strip as one vector, weight_i, the value of the entry (None unless ``valued``),
-    and a pointer to the running total, which stays in registers.
-    """
-
-    @intrinsic
-    def loop(typingctx, index, values, begin, end, weight, rows, total):
-        numbers = (values, weight, rows, total)
-        if any(array.layout != "C" for array in (index, *numbers)):
-            raise TypingError("the entries, weights and rows of a design must be contiguous")
-        if any(array.dtype != types.float64 for array in numbers):
-            raise TypingError("the values, weights and rows of a design must be float64")
-        signature = types.void(index, values, types.intp, types.intp, weight, rows, total)
-
-        def codegen(context, builder, signature, args):
-            kinds = signature.args
-            vector = ir.VectorType(ir.DoubleType(), COLUMNS)
-
-            def data(n):
-                return context.make_array(kinds[n])(context, builder, args[n]).data
-
-            columns, entries, weights, base, totals = (data(n) for n in (0, 1, 4, 5, 6))
-            outside = builder.bitcast(totals, vector.as_pointer())
-            inside = cgutils.alloca_once(builder, vector)
-            builder.store(builder.load(outside, align=8), inside)
-            with cgutils.for_range(builder, args[3], start=args[2]) as span:
-                at = builder.load(builder.gep(columns, [span.index], inbounds=True))
-                i = builder.sext(at, span.index.type)
-                first = builder.mul(i, ir.Constant(i.type, COLUMNS))
-                row = builder.gep(base, [first], inbounds=True)
-                weight = builder.load(builder.gep(weights, [i], inbounds=True))
-                value = None
-                if valued:
-                    value = builder.load(builder.gep(entries, [span.index], inbounds=True))
-                pointer = builder.bitcast(row, vector.as_pointer())
-                action(builder, vector, pointer, weight, value, inside)
-            builder.store(builder.load(inside), outside, align=8)
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    return loop
-
-
-def _add(builder, vector, row, weight, value, total):
-    factor = weight if value is None else builder.fmul(weight, value)
-    factors = everywhere(builder, factor, vector)
-    product = builder.fmul(factors, builder.load(row, align=8), flags=("contract",))
-    builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
-
-
-def _subtract(builder, vector, row, weight, value, total):
-    step = builder.load(total)
-    if value is not None:
-        step = builder.fmul(everywhere(builder, value, vector), step, flags=("contract",))
-    left = builder.fsub(builder.load(row, align=8), step, flags=("contract",))
-    builder.store(left, row, align=8)
-
-
-_add_rows = _over_entries(_add, False)  # total += weight_i row_i
-_add_valued_rows = _over_entries(_add, True)  # total += weight_i v row_i
-_subtract_from_rows = _over_entries(_subtract, False)  # row_i -= total
-_subtract_from_valued_rows = _over_entries(_subtract, True)  # row_i -= v total
 
 
 def strips(rows: Any) -> Any:
@@ -143,9 +79,9 @@ def offsets_of_strips(matrix, cut, c, out):
         for strip in range(cut.shape[0]):
             total[:] = 0.0
             if len(values):
-                _add_valued_rows(index, values, starts[i], starts[i + 1], ones, cut[strip], total)
+                add_valued_rows(index, values, starts[i], starts[i + 1], ones, cut[strip], total)
             else:
-                _add_rows(index, values, starts[i], starts[i + 1], ones, cut[strip], total)
+                add_rows(index, values, starts[i], starts[i + 1], ones, cut[strip], total)
             for b in range(strip * COLUMNS, min((strip + 1) * COLUMNS, out.shape[1])):
                 out[i, b] = c[i] * total[b - strip * COLUMNS]
 
@@ -182,9 +118,9 @@ def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, fro
             begin, end, q = starts[k], starts[k + 1], sums[k]
             total[:] = 0.0
             if len(values):
-                _add_valued_rows(index, values, begin, end, weight, rows, total)
+                add_valued_rows(index, values, begin, end, weight, rows, total)
             else:
-                _add_rows(index, values, begin, end, weight, rows, total)
+                add_rows(index, values, begin, end, weight, rows, total)
             for a in range(COLUMNS):
                 precision = 1.0 + scale[strip, a] * q
                 linear = mean[strip, a] + scale[strip, a] * (total[a] + q * mine[k, a])
@@ -197,20 +133,20 @@ def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, fro
                 total[a] = new - mine[k, a]
                 mine[k, a] = new
             if len(values):
-                _subtract_from_valued_rows(index, values, begin, end, weight, rows, total)
+                subtract_from_valued_rows(index, values, begin, end, weight, rows, total)
             else:
-                _subtract_from_rows(index, values, begin, end, weight, rows, total)
+                subtract_from_rows(index, values, begin, end, weight, rows, total)
 
 
 @parallel
-def store_grams(observed, known, size, width, out):
+def store_grams(observed, other, size, width, out):
     """The matrix of ``gram`` for every row, both triangles."""
     columns = len(width)
     for i in prange(out.shape[0]):
-        gram(observed, i, known.z, out[i], width)
-        if len(known.cov):
+        gram(observed, i, other.z, out[i], width)
+        if len(other.cov):
             scratch = np.empty(size * (size + 1) // 2)
-            add_covariances(observed, i, known, scratch, out[i], size)
+            add_covariances(observed, i, other, scratch, out[i], size)
         for a in range(columns):
             for b in range(a):
                 out[i, b, a] = out[i, a, b]
@@ -243,14 +179,14 @@ def squared_errors(grams, x, cov, size, out):
 
 
 @parallel
-def expected_errors(observed, x, cov, known, size, width, out):
+def expected_errors(observed, x, cov, other, size, width, out):
     """The mean of sum_j w_j (r_ij - fitted)^2 for the ratings of every row, under moments."""
     columns = len(width)
     for i in prange(len(out)):
         A = np.empty((columns, columns))
         scratch = np.empty(size * (size + 1) // 2)
-        gram(observed, i, known.z, A, width)
-        add_covariances(observed, i, known, scratch, A, size)
+        gram(observed, i, other.z, A, width)
+        add_covariances(observed, i, other, scratch, A, size)
         out[i] = squared_error(A, x[i], cov[i], size)
 
 
@@ -279,7 +215,7 @@ def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, s
             g[i, a] = weight[i] * total
     P = np.empty((size, size))
     step = np.empty(size)
-    draws = np.empty(size)
+    normals = np.empty(size)
     for k in range(W.shape[0]):
         P[:] = 0.0
         step[:] = linear
@@ -298,10 +234,10 @@ def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, s
             for b in range(a + 1):
                 P[a, b] += prior[a, b]
         if sample:
-            fill_normal(counter, k, draws)
+            fill_normal(counter, k, normals)
         else:
-            draws[:] = 0.0
-        solve_one(P, step, draws, size)
+            normals[:] = 0.0
+        solve_one(P, step, normals, size)
         for a in range(size):
             new = step[a]
             step[a] = new - W[k, first + a]
@@ -319,8 +255,8 @@ def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, s
 
 
 @serial
-def solve_one(Q, x, noise, size):
-    """x becomes Q^-1 x + L^-T noise; the lower triangle of Q becomes L."""
+def solve_one(Q, x, normals, size):
+    """x becomes Q^-1 x + L^-T normals; the lower triangle of Q becomes L."""
     for j in range(size):
         for i in range(j, size):
             total = Q[i, j]
@@ -332,7 +268,7 @@ def solve_one(Q, x, noise, size):
             x[i] -= Q[i, k] * x[k]
         x[i] /= Q[i, i]
     for i in range(size - 1, -1, -1):
-        x[i] += noise[i]
+        x[i] += normals[i]
         for k in range(i + 1, size):
             x[i] -= Q[k, i] * x[k]
         x[i] /= Q[i, i]

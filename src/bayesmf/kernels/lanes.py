@@ -1,63 +1,14 @@
 """Cholesky factors and solutions of eight small systems side by side, one in each lane.
 
-Matrices are (row, column, lane). The inner loop, a dot product of two rows in every lane, is
-written in LLVM's language, four rows at a time, so that its sums stay in registers.
+Matrices are (row, column, lane).
 """
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from bayesmf.machine import LANES, serial
-
-ROWS = 4
-
-
-def _subtract_products(count: int):
-    """Q[i + r, n, :] -= sum over k < n of Q[i + r, k, :] Q[j, k, :], for r < count."""
-
-    @intrinsic
-    def subtract(typingctx, Q, i, j, n):
-        signature = types.void(Q, types.intp, types.intp, types.intp)
-
-        def codegen(context, builder, signature, args):
-            array = context.make_array(signature.args[0])(context, builder, args[0])
-            i, j, n = args[1:]
-            width = builder.extract_value(array.shape, 1)
-            vector = ir.VectorType(ir.DoubleType(), LANES)
-
-            def place(row, column):
-                cell = builder.add(builder.mul(row, width), column)
-                at = builder.mul(cell, ir.Constant(cell.type, LANES))
-                pointer = builder.gep(array.data, [at], inbounds=True)
-                return builder.bitcast(pointer, vector.as_pointer())
-
-            rows = [builder.add(i, ir.Constant(i.type, r)) for r in range(count)]
-            sums = [cgutils.alloca_once(builder, vector) for _ in rows]
-            for row, total in zip(rows, sums, strict=True):
-                builder.store(builder.load(place(row, n), align=8), total)
-            with cgutils.for_range(builder, n) as loop:
-                shared = builder.load(place(j, loop.index), align=8)
-                for row, total in zip(rows, sums, strict=True):
-                    own = builder.load(place(row, loop.index), align=8)
-                    product = builder.fmul(own, shared, flags=("contract",))
-                    left = builder.fsub(builder.load(total), product, flags=("contract",))
-                    builder.store(left, total)
-            for row, total in zip(rows, sums, strict=True):
-                builder.store(builder.load(total), place(row, n), align=8)
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    return subtract
-
-
-_subtract_4 = _subtract_products(ROWS)
-_subtract_1 = _subtract_products(1)
+from bayesmf.kernels.inner import serial, subtract_1, subtract_4
+from bayesmf.machine import LANES
 
 
 @serial
@@ -66,11 +17,11 @@ def cholesky(Q, size):
     inverse = np.empty(LANES)
     for j in range(size):
         i = j
-        while i + ROWS <= size:
-            _subtract_4(Q, i, j, j)
-            i += ROWS
+        while i + 4 <= size:  # four rows share what they read of row j
+            subtract_4(Q, i, j, j)
+            i += 4
         while i < size:
-            _subtract_1(Q, i, j, j)
+            subtract_1(Q, i, j, j)
             i += 1
         for lane in range(LANES):
             Q[j, j, lane] = np.sqrt(Q[j, j, lane])
@@ -81,8 +32,8 @@ def cholesky(Q, size):
 
 
 @serial
-def solve_and_draw(Q, x, noise, size):
-    """x becomes Q^-1 x + L^-T noise, where Q = L L' and L is given: the mean, plus a draw."""
+def solve_and_draw(Q, x, normals, size):
+    """x becomes Q^-1 x + L^-T normals, where Q = L L' and L is given: the mean, plus a draw."""
     for i in range(size):
         for k in range(i):
             for lane in range(LANES):
@@ -91,7 +42,7 @@ def solve_and_draw(Q, x, noise, size):
             x[i, lane] /= Q[i, i, lane]
     for i in range(size):
         for lane in range(LANES):
-            x[i, lane] += noise[i, lane]
+            x[i, lane] += normals[i, lane]
     for i in range(size - 1, -1, -1):
         for lane in range(LANES):
             x[i, lane] /= Q[i, i, lane]

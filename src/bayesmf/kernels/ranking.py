@@ -8,12 +8,15 @@ from bayesmf.machine import serial
 
 
 @serial
-def leave_out(scores, user, starts, index, place):
-    """scores = -inf where the user of the row has rated; ``place`` is an item's column, or -1."""
+def leave_out(scores, user, starts, index, column_of):
+    """scores = -inf where the user of the row has rated.
+
+    ``column_of`` holds the column of each item, or -1 if it has none.
+    """
     for r in range(len(user)):
         if user[r] >= 0:
             for p in range(starts[user[r]], starts[user[r] + 1]):
-                column = place[index[p]]
+                column = column_of[index[p]]
                 if column >= 0:
                     scores[r, column] = -np.inf
 

@@ -13,8 +13,9 @@ from numba import prange
 
 from bayesmf.kernels.designs import solve_one, squared_error
 from bayesmf.kernels.gram import add_covariances, gram
+from bayesmf.kernels.inner import parallel, serial
 from bayesmf.kernels.lanes import cholesky, inverse, solve_and_draw
-from bayesmf.machine import LANES, aligned, parallel, serial
+from bayesmf.machine import LANES, aligned
 from bayesmf.random.philox import fill_normal
 
 TASK = 8  # batches that share their scratch memory
@@ -32,16 +33,16 @@ class Observed(NamedTuple):
     first: int = 0  # the number, among all rows of the side, of the first that is here
 
 
-class Known(NamedTuple):
-    """What is known of the other side: its rows, and their covariances if they are moments."""
+class OtherSide(NamedTuple):
+    """The rows of the other side as a kernel sees them, with covariances if they are moments."""
 
-    z: Any  # (1, T_j) times the root of j's noise precision, zeros, and the bias in the last column
+    z: Any  # (1, T_j) times the root of j's precision, zeros, and the bias in the last column
     cov: Any  # lower triangles row by row; no rows if T_j is a point
 
     @classmethod
-    def of(cls, x: Any, noise: Any, cov: Any) -> Known:
+    def of(cls, x: Any, alpha: Any, cov: Any) -> OtherSide:
         """From rows (bias, T) with zeros up to their width, and their noise precisions."""
-        root = np.sqrt(noise)
+        root = np.sqrt(alpha)
         z = np.multiply(root[:, None], x, out=aligned(x.shape))
         z[:, 0], z[:, -1] = root, x[:, 0]
         return cls(z, cov)
@@ -50,8 +51,7 @@ class Known(NamedTuple):
 class Prior(NamedTuple):
     """Row i ~ N(mean, fixed + spread_i scaled), given by precision and linear term.
 
-    ``own`` and ``own_linear``, if they have rows, are added to those: what is known beforehand of
-    each row by itself.
+    ``own`` and ``own_linear``, if they have rows, are priors of each row by itself, added to those.
     """
 
     fixed: Any
@@ -60,7 +60,7 @@ class Prior(NamedTuple):
     linear_scaled: Any  # scaled @ mean
     spread: Any
     offset: Any  # added to the mean of row i under ``scaled``; no rows if there is none
-    offset_cov: Any  # its covariance, if it is known in moments
+    offset_cov: Any  # its covariance, if it is given by moments
     own: Any = NO_ROWS  # lower triangles row by row
     own_linear: Any = NO_ROWS
 
@@ -87,7 +87,7 @@ def add_fitted(A, h, x, squares, size):
 
 
 @serial
-def add_spread(A, C, squares, size):
+def add_trace(A, C, squares, size):
     """squares += tr(A C): what a row's covariance adds to its mean squared error."""
     cell = 0
     for a in range(size):
@@ -96,6 +96,17 @@ def add_spread(A, C, squares, size):
             for lane in range(LANES):
                 squares[lane] += twice * A[a, b, lane] * C[cell, lane]
             cell += 1
+
+
+@serial
+def sum_ratings(observed, other, batch, rows, scratch, sums, width, size):
+    """The rows of a batch, and their sums over ratings; an idle lane repeats the first row."""
+    for lane in range(LANES):
+        row = observed.order[batch, lane]
+        rows[lane] = row if row >= 0 else observed.order[batch, 0]
+        gram(observed, rows[lane], other.z, sums[lane], width)
+        if len(other.cov):
+            add_covariances(observed, rows[lane], other, scratch, sums[lane], size)
 
 
 @serial
@@ -115,8 +126,85 @@ def fill(sums, rows, weight, prior, Q, x, size):
                 Q[a, b, lane] = fixed + s[lane] * scaled + w[lane] * sums[lane, a, b]
 
 
+@serial
+def add_own_priors(prior, rows, Q, x, size):
+    """Add the priors that rows have by themselves."""
+    for lane in range(LANES):
+        row = rows[lane]
+        cell = 0
+        for a in range(size):
+            x[a, lane] += prior.own_linear[row, a]
+            for b in range(a + 1):
+                Q[a, b, lane] += prior.own[row, cell]
+                cell += 1
+
+
+@serial
+def add_offsets(prior, rows, scratch, x, size):
+    """x_i += spread_i scaled offset_i, the linear term of an offset."""
+    for lane in range(LANES):
+        row = rows[lane]
+        scratch[:] = 0.0
+        for b in range(size):
+            for a in range(size):
+                scratch[a] += prior.scaled[b, a] * prior.offset[row, b]
+        for a in range(size):
+            x[a, lane] += prior.spread[row] * scratch[a]
+
+
+@serial
+def fill_normals(counter, first, rows, scratch, normals):
+    """Standard normals for the rows, side by side."""
+    for lane in range(LANES):
+        fill_normal(counter, first + rows[lane], scratch)
+        for a in range(len(scratch)):
+            normals[a, lane] = scratch[a]
+
+
+@serial
+def copy_sums(sums, A, h, squares, size):
+    """A, h and the sums of squared targets, side by side."""
+    last = sums.shape[1] - 1
+    for lane in range(LANES):
+        squares[lane] = sums[lane, last, last]
+    for a in range(size):
+        for lane in range(LANES):
+            h[a, lane] = sums[lane, last, a]
+        for b in range(a + 1):
+            for lane in range(LANES):
+                A[a, b, lane] = sums[lane, a, b]
+
+
+@serial
+def store_covariances(rows, Q, offset_cov, C, covs, logdets, size):
+    """Store C without the offset's covariance, and its log determinant; add the offset's to C."""
+    for lane in range(LANES):
+        row = rows[lane]
+        if row >= 0:
+            total = 0.0
+            for a in range(size):
+                total -= 2.0 * np.log(Q[a, a, lane])
+            logdets[row] = total
+            for cell in range(len(C)):
+                covs[row, cell] = C[cell, lane]
+                if len(offset_cov):
+                    C[cell, lane] += offset_cov[row, cell]
+
+
+@serial
+def store_rows(rows, x, squares, out, errors, size):
+    """Store the rows of a batch, and their squared errors if there is room for them."""
+    for lane in range(LANES):
+        row = rows[lane]
+        if row >= 0:
+            for a in range(size):
+                out[row, a] = x[a, lane]
+            if len(errors):
+                errors[row] = max(squares[lane], 0.0)
+
+
 @parallel
-def draw_rows(observed, known, weight, prior, counter, sample, out, errors, covs, logdets, width):
+def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs, logdets, width):
     """For each row i, x_i = (bias_i, S_i) from its conditional, or its mean if not ``sample``.
 
     precision  fixed + spread_i scaled + own_i + weight_i A_i
@@ -131,92 +219,46 @@ def draw_rows(observed, known, weight, prior, counter, sample, out, errors, covs
     size = prior.fixed.shape[0]
     cells = size * (size + 1) // 2
     count = observed.order.shape[0]
-    moments = len(known.cov) > 0
     for task in prange(-(-count // TASK)):
         sums = np.empty((LANES, columns, columns))
-        A = np.empty((size, size, LANES))
-        h = np.empty((size, LANES))
-        squares = np.empty(LANES)
-        Q = np.empty((size, size, LANES))
-        R = np.empty((size, size, LANES))
-        C = np.empty((cells, LANES))
-        scratch = np.empty(cells)
-        x = np.empty((size, LANES))
-        noise = np.zeros((size, LANES))
-        draws = np.empty(size)  # also scratch
+        A, h, squares = np.empty((size, size, LANES)), np.empty((size, LANES)), np.empty(LANES)
+        Q, x = np.empty((size, size, LANES)), np.empty((size, LANES))
+        R, C = np.empty((size, size, LANES)), np.empty((cells, LANES))
+        normals = np.zeros((size, LANES))
+        of_cells, of_row = np.empty(cells), np.empty(size)  # scratch
         rows = np.empty(LANES, np.int64)
         for batch in range(task * TASK, min((task + 1) * TASK, count)):
-            for lane in range(LANES):
-                row = observed.order[batch, lane]
-                rows[lane] = row if row >= 0 else observed.order[batch, 0]  # idle: the first again
-                gram(observed, rows[lane], known.z, sums[lane], width)
-                if moments:
-                    add_covariances(observed, rows[lane], known, scratch, sums[lane], size)
+            sum_ratings(observed, other, batch, rows, of_cells, sums, width, size)
             fill(sums, rows, weight, prior, Q, x, size)
-            for lane in range(LANES):
-                row = rows[lane]
-                if len(prior.own):
-                    cell = 0
-                    for a in range(size):
-                        x[a, lane] += prior.own_linear[row, a]
-                        for b in range(a + 1):
-                            Q[a, b, lane] += prior.own[row, cell]
-                            cell += 1
-                if len(prior.offset):
-                    draws[:] = 0.0
-                    for b in range(size):
-                        for a in range(size):
-                            draws[a] += prior.scaled[b, a] * prior.offset[row, b]
-                    for a in range(size):
-                        x[a, lane] += prior.spread[row] * draws[a]
-                if sample:
-                    fill_normal(counter, observed.first + row, draws)
-                    for a in range(size):
-                        noise[a, lane] = draws[a]
+            if len(prior.own):
+                add_own_priors(prior, rows, Q, x, size)
+            if len(prior.offset):
+                add_offsets(prior, rows, of_row, x, size)
+            if sample:
+                fill_normals(counter, observed.first, rows, of_row, normals)
             if len(errors):
-                for lane in range(LANES):
-                    squares[lane] = sums[lane, columns - 1, columns - 1]
-                for a in range(size):
-                    for lane in range(LANES):
-                        h[a, lane] = sums[lane, columns - 1, a]
-                    for b in range(a + 1):
-                        for lane in range(LANES):
-                            A[a, b, lane] = sums[lane, a, b]
+                copy_sums(sums, A, h, squares, size)
             cholesky(Q, size)
-            solve_and_draw(Q, x, noise, size)
+            solve_and_draw(Q, x, normals, size)
             if len(errors):
                 add_fitted(A, h, x, squares, size)
             if len(covs):
                 inverse(Q, R, C, size)
-                for lane in range(LANES):
-                    row = observed.order[batch, lane]
-                    if row >= 0:
-                        total = 0.0
-                        for a in range(size):
-                            total -= 2.0 * np.log(Q[a, a, lane])
-                        logdets[row] = total
-                        for cell in range(cells):
-                            covs[row, cell] = C[cell, lane]
-                            if len(prior.offset_cov):
-                                C[cell, lane] += prior.offset_cov[row, cell]
-                if moments and len(errors):
-                    add_spread(A, C, squares, size)
-            for lane in range(LANES):
-                row = observed.order[batch, lane]
-                if row >= 0:
-                    for a in range(size):
-                        out[row, a] = x[a, lane]
-                    if len(errors):
-                        errors[row] = max(squares[lane], 0.0)
+                store_covariances(
+                    observed.order[batch], Q, prior.offset_cov, C, covs, logdets, size
+                )
+                if len(other.cov) and len(errors):
+                    add_trace(A, C, squares, size)
+            store_rows(observed.order[batch], x, squares, out, errors, size)
 
 
 @parallel
-def pack_grams(observed, known, size, width, out):
+def pack_grams(observed, other, size, width, out):
     """The matrix of ``gram`` for every row, without its zeros: a lower triangle, row by row."""
     columns = len(width)
     for i in prange(out.shape[0]):
         A = np.empty((columns, columns))
-        gram(observed, i, known.z, A, width)
+        gram(observed, i, other.z, A, width)
         cell = 0
         for a in range(size + 1):
             row = a if a < size else columns - 1
@@ -228,7 +270,7 @@ def pack_grams(observed, known, size, width, out):
 
 @parallel
 def draw_from_grams(grams, weight, prior, counter, out, errors):
-    """``rows.draw_rows`` for rows whose (A_i, h_i) have been summed before, without offsets.
+    """``draw_rows`` for rows whose (A_i, h_i) have been summed before, without offsets.
 
     precision  fixed + spread_i scaled + weight_i A_i
     linear     linear_fixed + spread_i linear_scaled + weight_i h_i
@@ -239,7 +281,7 @@ def draw_from_grams(grams, weight, prior, counter, out, errors):
     for i in prange(out.shape[0]):
         A = np.empty((size + 1, size + 1))
         Q = np.empty((size, size))
-        noise = np.empty(size)
+        normals = np.empty(size)
         cell = 0
         for a in range(size + 1):
             for b in range(a + 1):
@@ -250,6 +292,6 @@ def draw_from_grams(grams, weight, prior, counter, out, errors):
             out[i, a] = prior.linear_fixed[a] + s * prior.linear_scaled[a] + w * A[size, a]
             for b in range(a + 1):
                 Q[a, b] = prior.fixed[a, b] + s * prior.scaled[a, b] + w * A[a, b]
-        fill_normal(counter, i, noise)
-        solve_one(Q, out[i], noise, size)
+        fill_normal(counter, i, normals)
+        solve_one(Q, out[i], normals, size)
         errors[i] = squared_error(A, out[i], out[i, :0], size)

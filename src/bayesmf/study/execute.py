@@ -15,7 +15,7 @@ from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
-from bayesmf.fit.fold_in import fold_in
+from bayesmf.fitted.fold_in import fold_in
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MAP, PENALTIES, fit_precisions

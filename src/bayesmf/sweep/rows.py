@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.kernels.designs import squared_errors, store_grams
-from bayesmf.kernels.rows import Known, Prior, draw_rows
+from bayesmf.kernels.rows import OtherSide, Prior, draw_rows
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import SideData
 from bayesmf.model.designs import Name
@@ -32,10 +32,10 @@ def row_prior(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS
     return Prior(fixed, scaled, fixed @ me.mu, scaled @ me.mu, me.scale, me.offset, offset_cov)
 
 
-def other_side(data: SideData, others: Side, algorithm: Algorithm) -> Known:
+def other_side(data: SideData, others: Side, algorithm: Algorithm) -> OtherSide:
     """What an update of ``data``'s rows sees of the other side."""
     other: Name = "item" if data.name == "user" else "user"
-    return Known.of(others.x, others.alpha, algorithm.seen_covariances(other).total)
+    return OtherSide.of(others.x, others.alpha, algorithm.seen_covariances(other).total)
 
 
 def update_rows(
@@ -65,7 +65,7 @@ def update_rows(
 
 
 def _draw_part(
-    data: SideData, known: Known, prior: Prior, counter: Counter, sample: bool, needed: bool,
+    data: SideData, known: OtherSide, prior: Prior, counter: Counter, sample: bool, needed: bool,
     width: tuple[int, ...], weight: Array, scale: Array, offset: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Rows, and their squared errors if those are needed."""
@@ -77,7 +77,7 @@ def _draw_part(
 
 
 def _update_biases(
-    data: SideData, me: Side, known: Known, weight: Array, counter: Counter, sample: bool,
+    data: SideData, me: Side, known: OtherSide, weight: Array, counter: Counter, sample: bool,
     cov: Covariances, errors: Array, state: State,
 ) -> None:  # fmt: skip
     """Rows without features of their own: only the bias is free, given S = offset."""
@@ -99,7 +99,7 @@ def _update_biases(
         squared_errors(grams, me.x, row_cov, me.size, errors)
 
 
-def make_grams(data: SideData, known: Known, size: int, state: State) -> Array:
+def make_grams(data: SideData, known: OtherSide, size: int, state: State) -> Array:
     """The Gram matrix of every row, with its target in the last column."""
     columns = known.z.shape[1]
     out = np.empty((len(data.counts), columns, columns))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bayesmf.engines.ray.resident import Block, Held, ResidentData, ResidentSide, Sums
 from bayesmf.errors import DataError
-from bayesmf.kernels.rows import Known, draw_from_grams, pack_grams
+from bayesmf.kernels.rows import OtherSide, draw_from_grams, pack_grams
 from bayesmf.model.conditionals import POINTS, second_moments
 from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
@@ -191,7 +191,7 @@ def _users(block: Block, rows: Held, shared: Shared) -> tuple[Held, Sums]:
     update_alpha(model, data, me, errors, state, algorithm)
     new = Held(me.x, me.alpha, me.scale)
     grams = np.empty((len(shared.x), (me.size + 1) * (me.size + 2) // 2))
-    known = Known.of(me.x, me.alpha, POINTS)
+    known = OtherSide.of(me.x, me.alpha, POINTS)
     pack_grams(block.items, known, me.size, state.width(), grams)
     return new, (grams, *_moments(new, model))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, RowMoments
-from bayesmf.kernels.rows import Known, draw_rows
+from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
@@ -105,7 +105,7 @@ def conditional_moments(model: Model, data: SideData, state: State) -> tuple[Arr
     """Mean and covariance of every row of one side, given the other side and everything else."""
     me, others = state.sides(data.name)
     out, covs = np.zeros_like(me.x), np.empty((len(me.x), me.size * (me.size + 1) // 2))
-    known = Known.of(others.x, others.alpha, POINTS)
+    known = OtherSide.of(others.x, others.alpha, POINTS)
     draw_rows(data.observed, known, state.tau * me.alpha, row_prior(model, data, me), NO_DRAWS,
               False, out, NO_VALUES, covs, np.empty(len(me.x)), state.width())  # fmt: skip
     return out[:, : me.size], covs

@@ -16,8 +16,8 @@ from bayesmf.checks import check_choice, check_kind, check_number, check_whole
 from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import OverfittingWarning
-from bayesmf.fit.fitted import Fitted, test_error
-from bayesmf.fit.posterior import Posterior, affordable, draws_of
+from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.fit import map_start
@@ -25,7 +25,7 @@ from bayesmf.inference.target import Target
 from bayesmf.inference.variational.bound import Beliefs, lower_bound
 from bayesmf.inference.variational.draws import draw_from_q
 from bayesmf.kernels.designs import expected_errors
-from bayesmf.kernels.rows import Known
+from bayesmf.kernels.rows import OtherSide
 from bayesmf.machine import check_threads, using
 from bayesmf.model.data import Data
 from bayesmf.model.designs import Name
@@ -294,7 +294,7 @@ class _Updates:
 def expected_total(data: Data, state: State, q: MeanField) -> float:
     """sum <alpha_i><beta_j> E_ij over any ratings of the same users and items."""
     out = np.empty(len(state.user.x))
-    known = Known.of(state.item.x, q.alpha("item"), q.beliefs["item"].cov.total)
+    known = OtherSide.of(state.item.x, q.alpha("item"), q.beliefs["item"].cov.total)
     expected_errors(data.user.observed, state.user.x, q.beliefs["user"].cov.total, known,
                     state.user.size, state.width(), out)  # fmt: skip
     return float(q.alpha("user") @ out)

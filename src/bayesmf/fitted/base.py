@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_whole
+from bayesmf.choices import RANK_BY, RankBy
 from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
-from bayesmf.fit import files as model_files
-from bayesmf.fit.explain import explain
-from bayesmf.fit.fold_in import add_rows
-from bayesmf.fit.posterior import Posterior, check_on_scale
-from bayesmf.fit.recommend import RankBy, Seen, check_rank_by, check_whole, recommend
+from bayesmf.fitted import files as model_files
+from bayesmf.fitted.explain import explain
+from bayesmf.fitted.fold_in import add_rows
+from bayesmf.fitted.posterior import Posterior, check_on_scale
+from bayesmf.fitted.recommend import Seen, recommend
 from bayesmf.machine import check_threads, using
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
@@ -140,8 +142,8 @@ class Fitted:
         items are ranked by), user after user, with fewer rows for a user who has fewer items left.
         It is of the same kind as ``users``, with an index of its own.
         """
-        check_whole("n", n)
-        check_rank_by(rank_by)
+        check_whole("n", n, 1)
+        check_choice("rank_by", rank_by, RANK_BY)
         posterior = self.posterior
         asked, like = (posterior.users.values, None) if users is None else users_of(users)
         rows = posterior.warm_row_of("user", asked)
@@ -181,8 +183,9 @@ class Fitted:
         train, held_out = self.posterior.train, self.posterior.held_out
         if train is None:
             raise DataError(
-                "the training ratings are not at hand to leave out what was rated; give them "
-                "(seen=, --seen), or keep what was rated in (exclude_seen=False, --with-seen)"
+                "the training ratings are not at hand to leave out what was rated; give them with "
+                f"{Option('seen', 'RATINGS')}, or keep what was rated in with "
+                f"{Option('exclude_seen', False)}"
             )
         return [train] if held_out is None else [train, held_out]
 
@@ -259,7 +262,7 @@ class Fitted:
         ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
         ``adds``.
         """
-        check_whole("most", most)
+        check_whole("most", most, 1)
         for what, asked in (("user", user), ("item", item)):
             if np.ndim(asked):
                 raise TypeError(f"explain takes one {what}, not a {type(asked).__name__}")

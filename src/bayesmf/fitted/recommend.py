@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Integral
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_choice, check_whole
+from bayesmf.choices import RANK_BY, RankBy
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
-from bayesmf.fit.posterior import Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
@@ -22,7 +22,6 @@ from bayesmf.random.streams import stream
 
 Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
-RankBy = Literal["mean", "lower", "thompson"]
 CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
 
@@ -44,20 +43,6 @@ class Seen(NamedTuple):
         return cls(np.array(row), ratings.by_user.starts, item)
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is no whole number, or a smaller one."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r}: give a whole number, not {type(value).__name__}")
-    if value < least:
-        raise DataError(f"{name}={value}: choose {least} or more")
-
-
-def check_rank_by(rank_by: str) -> None:
-    """Refuse a way to rank that there is not."""
-    if rank_by not in get_args(RankBy):
-        raise DataError(f"rank_by={rank_by!r}: choose one of {', '.join(get_args(RankBy))}")
-
-
 def recommend(
     posterior: Posterior,
     user: Index,
@@ -74,8 +59,8 @@ def recommend(
     it, "thompson" by one draw, chosen anew for each user, so that what is not known gets tried.
     What the users have ``seen`` is left out.
     """
-    check_whole("n", n)
-    check_rank_by(rank_by)
+    check_whole("n", n, 1)
+    check_choice("rank_by", rank_by, RANK_BY)
     items = np.arange(len(posterior.items), dtype=np.int32) if candidates is None else candidates
     n = min(n, len(items))
     best = np.full((len(user), n), -1, np.int32)

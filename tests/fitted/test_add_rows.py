@@ -11,7 +11,7 @@ from scipy import integrate
 from bayesmf import MAP, DataError, Gibbs, Ratings, Variational
 from bayesmf.data.pairs import Cells
 from bayesmf.data.split import cold_start
-from bayesmf.fit.fitted import SavedFit
+from bayesmf.fitted.base import SavedFit
 from bayesmf.model.state import from_arrays
 from oracle.variants import VARIANTS, small_ratings
 
@@ -73,7 +73,7 @@ def test_a_rating_moves_a_new_user_towards_it():
 
 @pytest.mark.parametrize("algorithm", [
     Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40),
-    Variational(VARIANTS["no side"], 6), MAP(VARIANTS["no side"], penalty=1.0),
+    Variational(VARIANTS["no side"], sweeps=6), MAP(VARIANTS["no side"], penalty=1.0),
 ])  # fmt: skip
 def test_replacing_what_is_known_moves_the_mean(algorithm):
     fit = algorithm.fit(TRAIN)
@@ -109,7 +109,7 @@ def test_a_user_folded_into_an_estimate_is_at_the_minimum_of_its_energy():
 
 def test_users_folded_into_q_are_as_unsure_as_they_should_be():
     """One rating leaves a user about whom less is known than about those with many."""
-    fit = Variational(VARIANTS["no side"], 6, keep=400).fit(TRAIN)
+    fit = Variational(VARIANTS["no side"], sweeps=6, keep=400).fit(TRAIN)
     item = TRAIN.items.values[1]
     new = Ratings.from_triplets(users=[700], items=TRAIN.items.values[:1], ratings=[1])
     more = fit.fold_in(new).posterior
@@ -139,10 +139,10 @@ def plain_mean_field(model, state, mean: float, items, values) -> tuple[np.ndarr
     z = state.item.x[items, :size].copy()
     z[:, 0] = 1.0
     y = np.array(values) - mean - state.item.x[items, 0]
-    beta, me = state.item.noise[items], state.user
+    beta, me = state.item.alpha[items], state.user
     offset = np.zeros(size)
-    if len(me.W):
-        offset = float(n) ** -model.side_power * me.W[items].sum(axis=0)
+    if me.shifts:
+        offset = float(n) ** -model.user_designs[0].power * me.shifts[0].W[items].sum(axis=0)
     free = slice(0, size if model.has_own("user") else 1)
     alpha, scale = 1.0, 1.0
     for _ in range(200):
@@ -150,11 +150,11 @@ def plain_mean_field(model, state, mean: float, items, values) -> tuple[np.ndarr
         for group in model.groups("user"):
             columns = slice(group.first, group.end)
             factor = scale if group.end > 1 else 1.0
-            prior[columns, columns] = factor * me.precision[columns, columns]
+            prior[columns, columns] = factor * me.Lambda[columns, columns]
         fixed = np.zeros(size)
         if not model.has_own("user"):
             fixed[1:] = offset[1:]
-        centre = me.mean + (offset if model.has_own("user") else 0)
+        centre = me.mu + (offset if model.has_own("user") else 0)
         precision = prior + state.tau * alpha * np.einsum("k,ka,kb->ab", beta, z, z)
         linear = prior @ centre + state.tau * alpha * (beta * (y - z @ fixed)) @ z
         x, C = fixed.copy(), np.zeros((size, size))
@@ -162,12 +162,15 @@ def plain_mean_field(model, state, mean: float, items, values) -> tuple[np.ndarr
         x[free] = C[free, free] @ linear[free]
         squares = sum(beta[k] * ((y[k] - z[k] @ x) ** 2 + z[k] @ C @ z[k]) for k in range(n))
         if model.precision != "constant":
-            shape, rate = h.precision_shape + n / 2, h.precision_rate + state.tau / 2 * squares
+            shape, rate = (
+                model.precision_prior[0] + n / 2,
+                model.precision_prior[1] + state.tau / 2 * squares,
+            )
             alpha = mean_of(model, shape, rate)
         if model.prior == "student-t":
             group = model.groups("user")[-1]
             columns = slice(group.first, group.end)
-            e, L = (x - offset - me.mean)[columns], me.precision[columns, columns]
+            e, L = (x - offset - me.mu)[columns], me.Lambda[columns, columns]
             form = e @ L @ e + np.sum(L * C[columns, columns])
             scale = (h.student_degrees + len(e)) / (h.student_degrees + form)
     return x, alpha
@@ -179,10 +182,10 @@ def plain_mean_field(model, state, mean: float, items, values) -> tuple[np.ndarr
 def test_the_centre_of_a_new_user_under_q_is_a_mean_field_s(name):
     """Ratings of items that vary much weigh less, and so do those of a user who varies much."""
     model = VARIANTS[name]
-    known = Variational(model, 6).fit(TRAIN).posterior
+    known = Variational(model, sweeps=6).fit(TRAIN).posterior
     centre = {key: values.copy() for key, values in known.centre.items()}
     if model.precision != "constant":  # far from 1, so that their weights make a difference
-        centre["item.noise"] = np.linspace(0.55, 1.9, TRAIN.n_items).astype(np.float32)
+        centre["item.alpha"] = np.linspace(0.55, 1.9, TRAIN.n_items).astype(np.float32)
     fit = SavedFit(replace(known, centre=centre))
     values = [4.0, -5.0, 1.0, -2.0]
     new = Ratings.from_triplets(users=[700] * 4, items=TRAIN.items.values[:4], ratings=values,
@@ -191,7 +194,7 @@ def test_the_centre_of_a_new_user_under_q_is_a_mean_field_s(name):
     x, alpha = plain_mean_field(model, from_arrays(centre), known.mean, np.arange(4), values)
     row = int(more.row_of("user", [700])[0])
     np.testing.assert_allclose(more.centre["user.x"][row], x, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(more.centre["user.noise"][row], alpha, rtol=1e-4)
+    np.testing.assert_allclose(more.centre["user.alpha"][row], alpha, rtol=1e-4)
 
 
 def test_one_draw_of_a_chain_is_no_estimate():
@@ -201,7 +204,7 @@ def test_one_draw_of_a_chain_is_no_estimate():
     one, other = (fit.fold_in(new, seed=seed).posterior for seed in (1, 2))
     row = int(one.row_of("user", [700])[0])
     assert (one.draws["user.x"][0, row] != other.draws["user.x"][0, row]).all()
-    assert one.draws["user.noise"][0, row] != 1.0
+    assert one.draws["user.alpha"][0, row] != 1.0
 
 
 def rated_pairs(ratings) -> set:

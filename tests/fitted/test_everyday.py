@@ -16,9 +16,10 @@ import bayesmf
 from bayesmf import MAP, DataError, Gibbs, Variational
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
-from bayesmf.fit.explain import explain, shares
-from bayesmf.fit.fitted import Fitted, SavedFit
-from bayesmf.model.state import Data
+from bayesmf.fitted.base import Fitted, SavedFit
+from bayesmf.fitted.explain import explain, shares
+from bayesmf.model.data import Data
+from bayesmf.model.state import refresh_offsets
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, small_ratings
 
@@ -44,7 +45,7 @@ def test_predictions_are_the_mean_over_draws(name):
             x, y = s.user.x[u], s.item.x[i]
             size = s.user.size
             each.append(TRAIN.mean + x[0] + y[0] + x[1:size] @ y[1:size])
-            noise.append(1 / (s.tau * s.user.noise[u] * s.item.noise[i]))
+            noise.append(1 / (s.tau * s.user.alpha[u] * s.item.alpha[i]))
         assert np.isclose(table["mean"][k], np.mean(each), rtol=1e-5)
         sd = np.sqrt(np.var(each, ddof=1) + np.mean(noise))
         assert np.isclose(table["sd"][k], sd, rtol=1e-4)
@@ -66,15 +67,15 @@ def test_an_unknown_user_is_one_of_the_prior(name):
             sides = []
             for name_, side in (("user", s.user), ("item", s.item)):
                 n = 40_000
-                rows = np.tile(side.mean, (n, 1))
-                if model.has_side(name_):  # like one of those who are known
+                rows = np.tile(side.mu, (n, 1))
+                if model.designs(name_):  # like one of those who are known
                     known = side.x[:, : model.size]
                     half = np.linalg.cholesky(np.cov(known.T) + 1e-12 * np.eye(model.size))
                     sides.append(known.mean(axis=0) + rng.normal(size=(n, model.size)) @ half.T)
                     continue
                 for group in model.groups(name_):
                     c = slice(group.first, group.end)
-                    half = np.linalg.cholesky(np.linalg.inv(side.precision[c, c]))
+                    half = np.linalg.cholesky(np.linalg.inv(side.Lambda[c, c]))
                     scale = np.ones((n, 1))
                     if model.prior == "student-t" and group.end > 1:
                         nu = model.hyper.student_degrees
@@ -97,8 +98,8 @@ def test_an_unknown_user_is_one_of_the_prior(name):
 def test_the_noise_of_strangers_is_that_of_the_precisions_prior(name):
     """Of two strangers: the mean of 1 / (alpha beta tau), alpha and beta from their prior."""
     model, fit = VARIANTS[name], fitted(name)
-    h, rng = model.hyper, np.random.default_rng(0)
-    alpha = rng.gamma(h.precision_shape, 1 / h.precision_rate, 400_000)
+    rng, (shape, rate) = np.random.default_rng(0), model.precision_prior
+    alpha = rng.gamma(shape, 1 / rate, 400_000)
     if model.precision == "truncated":
         alpha = alpha[(alpha > model.bounds[0]) & (alpha < model.bounds[1])]
     tau = np.mean([1 / fit.draws[number].tau for number in range(len(fit.draws))])
@@ -181,7 +182,7 @@ def test_probabilities_add_up_and_follow_the_mixture():
     for number in range(len(fit.draws)):
         s = fit.draws[number]
         mean = TRAIN.mean + s.user.x[1, 0] + s.item.x[0, 0] + s.user.x[1, 1:3] @ s.item.x[0, 1:3]
-        sd = 1 / np.sqrt(s.tau * s.user.noise[1] * s.item.noise[0])
+        sd = 1 / np.sqrt(s.tau * s.user.alpha[1] * s.item.alpha[0])
         expected += stats.norm.cdf((levels[0] + levels[1]) / 2, mean, sd)
     first = table[f"p{levels[0]:g}"][0]
     assert np.isclose(first, expected / len(fit.draws), rtol=1e-4)
@@ -189,7 +190,7 @@ def test_probabilities_add_up_and_follow_the_mixture():
 
 @pytest.mark.parametrize("name", ["no side", "both sides, joint bias"])
 def test_recommendations_are_the_best_by_plain_loops(name, monkeypatch):
-    import bayesmf.fit.recommend as module
+    import bayesmf.fitted.recommend as module
 
     fit = fitted(name)
     everyone = [(u, i) for u in TRAIN.users.values for i in TRAIN.items.values]
@@ -278,8 +279,14 @@ def test_what_a_stranger_has_seen_is_left_out():
     assert fit.recommend([4242], n=9, seen=[]).num_rows == len(items)
 
 
-@pytest.mark.parametrize("algorithm", [Gibbs(VARIANTS["no side"], 12, 2), MAP(VARIANTS["no side"]),
-                                       Variational(VARIANTS["user side"], 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Gibbs(VARIANTS["no side"], sweeps=12, burn_in=2),
+        MAP(VARIANTS["no side"]),
+        Variational(VARIANTS["user side"], sweeps=4),
+    ],
+)
 def test_one_error_from_one_definition(algorithm):
     """Whatever ids the test ratings come with, and however they are predicted."""
     keep = np.arange(len(TRAIN)) % 3 > 0
@@ -327,8 +334,8 @@ def test_the_parts_of_a_prediction_add_up(name):
     predicted = fit.predict([(user, item)])["mean"][0].as_py()
     assert np.isclose(told["prediction"], predicted, rtol=1e-5)
     assert np.isclose(sum(p["mean"] for p in told["parts"].values()), predicted, rtol=1e-5)
-    has_side = fit.posterior.model.has_side("user")
-    assert (told["parts"]["side features"]["mean"] != 0) == has_side
+    has_design = bool(fit.posterior.model.user_designs)
+    assert (told["parts"]["designs"]["mean"] != 0) == has_design
     assert set(told["ratings"][0]) == {"item", "rating", "adds"}
 
 
@@ -339,26 +346,22 @@ def test_shares_are_what_a_rating_adds_to_the_conditional_mean(name):
     model, fit = VARIANTS[name], fitted(name, keep=1)
     state = fit.draws[0]
     data = Data.of(TRAIN, model)
-    from bayesmf.model.state import refresh_offset
-
-    if len(state.user.W):
-        state.user.offset = np.zeros((TRAIN.n_users, model.size))
-        refresh_offset(state.user, data.user)
+    refresh_offsets(state.user, data.user)
     z = state.item.x[2, : model.size].copy()
     z[0] = 1.0
     found = shares(fit.posterior, 0, 2, TRAIN)
-    if model.has_own("user") or model.features == "none":
+    if model.has_own("user"):
         gaussian = readable.row(state, data.user, 0, model)
-        free = slice(0, 1) if model.features == "none" else slice(0, model.size)
+        free = slice(0, model.size)
         prior = readable.row_precision(state.user, 0, model, data.user)
-        own = prior @ state.user.mean
+        own = prior @ state.user.mu
         P = gaussian.precision[free, free]
         mean = z[free] @ np.linalg.solve(P, gaussian.linear[free])
         rest = z[free] @ np.linalg.solve(P, own[free])
     else:  # the features are the offset, the bias given it is free
-        weight = state.tau * state.user.noise[0] * state.item.noise
+        weight = state.tau * state.user.alpha[0] * state.item.alpha
         rated = [j for j, _ in readable.rated(data.user, 0)]
-        lam, mu = state.user.precision[0, 0], state.user.mean[0]
+        lam, mu = state.user.Lambda[0, 0], state.user.mu[0]
         P = lam + weight[rated].sum()
         offset = state.user.offset[0]
         linear = sum(weight[j] * (r - state.item.x[j, 0] - state.item.x[j, 1:3] @ offset[1:])
@@ -381,7 +384,7 @@ def test_explaining_without_ratings_at_hand():
 
 
 @pytest.mark.parametrize("algorithm", [
-    Variational(VARIANTS["user side, robust"], updates=4), MAP(VARIANTS["user side, robust"]),
+    Variational(VARIANTS["user side, robust"], sweeps=4), MAP(VARIANTS["user side, robust"]),
 ])  # fmt: skip
 def test_every_algorithm_s_fit_can_do_it(algorithm, tmp_path):
     fit = algorithm.fit(TRAIN)
@@ -403,7 +406,7 @@ def test_every_algorithm_s_fit_can_do_it(algorithm, tmp_path):
 def test_variances_of_variational_draws_are_those_of_q():
     from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 
-    fit = Variational(VARIANTS["both sides, joint bias"], updates=4, keep=4000).fit(TRAIN)
+    fit = Variational(VARIANTS["both sides, joint bias"], sweeps=4, keep=4000).fit(TRAIN)
     user, item = np.array([0, 2], np.int32), np.array([1, 3], np.int32)
     cov = fit.q.covariances("user"), fit.q.covariances("item")
     expected = prediction_variance(fit.state, *cov, user, item)
@@ -467,7 +470,7 @@ def test_a_fit_shows_itself_in_one_line():
     assert told == "GibbsFit(rank 2, constant precision)"
     fit.test_rmse = 0.5
     assert Fitted.__repr__(fit) == "GibbsFit(rank 2, constant precision; test RMSE 0.5000)"
-    made = Variational(VARIANTS["no side, robust"], 2).fit(TRAIN)
+    made = Variational(VARIANTS["no side, robust"], sweeps=2).fit(TRAIN)
     assert Fitted.__repr__(made) == "VariationalFit(rank 2, robust precision)"
     assert "posterior" not in vars(made)  # it was not made for this
 
@@ -502,7 +505,7 @@ def test_an_id_without_ratings_is_a_stranger():
 
 
 def test_explaining_a_mean_field_explains_its_prediction():
-    fit = Variational(VARIANTS["user side"], updates=5).fit(TRAIN)
+    fit = Variational(VARIANTS["user side"], sweeps=5).fit(TRAIN)
     user, item = TRAIN.users.values[0], TRAIN.items.values[1]
     predicted = fit.predict([(user, item)])["mean"][0].as_py()
     assert np.isclose(fit.explain(user, item)["prediction"], predicted, rtol=1e-5)

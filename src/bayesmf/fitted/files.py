@@ -29,7 +29,7 @@ from bayesmf.data.io.atomic import (
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
-from bayesmf.fit.posterior import Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.data import column_counts, design_matrices
 from bayesmf.model.designs import RatedSet, SideFacts
 from bayesmf.model.spec import Hyper, Model

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bayesmf import Gibbs, Variational
-from bayesmf.fit.fold_in import fold_in
+from bayesmf.fitted.fold_in import fold_in
 from bayesmf.inference.target import Target
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.state import Data, refresh_offset
+from bayesmf.model.data import Data
+from bayesmf.model.state import refresh_offsets
 from bayesmf.random.draws import Draws
 from oracle import conditionals as readable
 from oracle.variants import VARIANTS, small_ratings
@@ -31,16 +33,17 @@ def test_a_new_user_is_at_the_mean_of_the_conditional(name):
     new = fold_in(model, state, data, Draws(0, 1))
     if len(new.user.offset):
         expected = np.zeros_like(new.user.offset)
-        for i, c in enumerate(data.user.shrink):
-            for j, _ in readable.rated(data.user, i):
-                expected[i] += c * state.user.W[j]
+        for number, shift in enumerate(state.user.shifts):
+            for i in range(others.n_users):
+                for k, x in readable.entries(data.user, number, i).items():
+                    expected[i] += x * shift.W[k]
         np.testing.assert_allclose(new.user.offset, expected, atol=1e-12)
     size = model.size
     for i in range(others.n_users):
         found = new.user.x[i, :size]
-        if model.features == "none" or model.has_own("user"):
+        if model.has_own("user"):
             gaussian = readable.row(new, data.user, i, model)
-            columns = slice(0, 1 if model.features == "none" else size)
+            columns = slice(0, size)
             mean = np.linalg.solve(gaussian.precision[columns, columns], gaussian.linear[columns])
             np.testing.assert_allclose(found[columns], mean, rtol=1e-9, atol=1e-9)
         else:  # only the bias is free
@@ -51,9 +54,9 @@ def test_folding_in_leaves_the_fit_alone():
     model = VARIANTS["user side, robust"]
     train = small_ratings(6, 5, seed=1)
     state = Gibbs(model, sweeps=3, burn_in=1).fit(train).states[0]
-    before = [state.user.x.copy(), state.user.noise.copy(), state.item.x.copy()]
+    before = [state.user.x.copy(), state.user.alpha.copy(), state.item.x.copy()]
     fold_in(model, state, Data.of(small_ratings(6, 5, seed=2), model, train.mean), Draws(0, 1))
-    for now, then in zip((state.user.x, state.user.noise, state.item.x), before, strict=True):
+    for now, then in zip((state.user.x, state.user.alpha, state.item.x), before, strict=True):
         np.testing.assert_array_equal(now, then)
 
 
@@ -67,7 +70,7 @@ def test_hidden_precisions_are_drawn(name):
     one, again, other = (fold_in(model, state, data, Draws(0, c)) for c in (1, 1, 2))
     np.testing.assert_array_equal(one.user.x, again.user.x)
     assert np.abs(one.user.x - other.user.x).max() > 1e-6
-    assert (one.user.noise != other.user.noise).all()
+    assert (one.user.alpha != other.user.alpha).all()
 
 
 def test_folded_in_users_agree_with_a_long_refit():
@@ -84,14 +87,14 @@ def test_folded_in_users_agree_with_a_long_refit():
     train, given, test = full.select(~new), full.select(known), full.select(new & ~known)
     fit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=1).fit(train)
     data = Data.of(given, model, train.mean)
-    target = Target(test, data)
+    target = Target(test, data, model)
     draws = np.array([
         target.predict(fold_in(model, fit.draws[k], data, Draws(0, 1)))
         for k in range(len(fit.draws))
     ])  # fmt: skip
     both = full.select(~new | known)
     refit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=2).fit(both)
-    again = Target(test, Data.of(both, model))
+    again = Target(test, Data.of(both, model), model)
     refitted = np.array([again.predict(refit.draws[k]) for k in range(len(refit.draws))])
 
     def batches(values):
@@ -108,7 +111,7 @@ def test_variance_of_a_prediction(name):
     """Against draws of Q's rows; 5 standard errors of a variance are sqrt(2 / n) of itself."""
     model = VARIANTS[name]
     train = small_ratings(6, 5, seed=1)
-    fit = Variational(model, updates=4).fit(train, start="random")
+    fit = Variational(model, sweeps=4).fit(train, start="random")
     users, items = fit.q.covariances("user"), fit.q.covariances("item")
     user, item = np.array([0, 1, 3]), np.array([2, 0, 1])
     found = prediction_variance(fit.state, users, items, user, item)
@@ -120,7 +123,7 @@ def test_variance_of_a_prediction(name):
         assert abs(found[k] / drawn.var() - 1) < 5 * 3 * np.sqrt(2 / n)  # kurtosis below 9
     noise = noise_variance(fit.state, user, item)
     state = fit.state
-    expected = 1 / (state.tau * state.user.noise[user] * state.item.noise[item])
+    expected = 1 / (state.tau * state.user.alpha[user] * state.item.alpha[item])
     np.testing.assert_allclose(noise, expected)
 
 
@@ -136,6 +139,6 @@ def test_offsets_are_of_the_new_ratings_not_the_old():
     train, others = small_ratings(6, 5, seed=1), small_ratings(6, 5, seed=2)
     state = Gibbs(model, sweeps=3, burn_in=1).fit(train).states[0]
     new = fold_in(model, state, Data.of(others, model, train.mean), Draws(0, 1))
-    side = replace(new.user, offset=np.zeros_like(new.user.offset))
-    refresh_offset(side, Data.of(train, model).user)
+    side = copy.deepcopy(new.user)
+    refresh_offsets(side, Data.of(train, model).user)
     assert np.abs(side.offset - new.user.offset).max() > 1e-3

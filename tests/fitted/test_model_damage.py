@@ -136,7 +136,7 @@ def test_forged_files_are_refused(saved, tmp_path):
     assert "newer than this version reads" in newer
     for change in (
         lambda folder, facts: facts["model"].update(rank=10**9),
-        lambda folder, facts: facts["model"].update(features="magic"),
+        lambda folder, facts: facts["model"].update(prior="magic"),
         lambda folder, facts: facts.update(model=[]),
         lambda folder, facts: facts.update(mean="high"),
         lambda folder, facts: facts.update(sha256={}),

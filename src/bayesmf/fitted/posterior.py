@@ -15,7 +15,7 @@ from bayesmf.data.io.shards import Shards
 from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Effect, Parameters
@@ -47,7 +47,7 @@ class Posterior:
     users: Ids
     items: Ids
     scale: Scale
-    mean: float  # of the training ratings
+    mean: float  # what was taken off the training ratings: as a rule their mean
     draws: Mapping[str, NDArray[np.float32]]
     user_counts: NDArray[np.int64]  # training ratings of each
     item_counts: NDArray[np.int64]
@@ -73,7 +73,7 @@ class Posterior:
             train.users,
             train.items,
             train.scale,
-            train.mean,
+            model.likelihood.centre(train.mean),
             draws,
             train.by_user.counts,
             train.by_item.counts,
@@ -280,7 +280,8 @@ def check_on_scale(ratings: Ratings, scale: Scale) -> None:
         item = ratings.items.values.item(int(rows.index[k]))
         raise DataError(
             f"the rating {values[k]:g} of item {item!r} by user {user!r} is not on the scale "
-            f"{scale} of this fit; correct it, or fit with a wider scale (scale=, --scale)"
+            f"{scale} of this fit; correct it, or fit with a wider scale: "
+            f"{Option('scale', function='load')}"
         )
 
 
@@ -289,23 +290,23 @@ def merge_ratings(parts: Sequence[Ratings | None], users: Ids, items: Ids) -> Ra
 
     If two parts rate the same pair, the later part counts. Times are kept if all parts have them.
     """
-    there = [part.onto(users, items) for part in parts if part is not None]
+    there = [part for part in parts if part is not None]
     if len(there) < 2:
-        return there[0] if there else None
-    rows = [part.by_user for part in there]
-    key = np.concatenate([r.row_index.astype(np.int64) * len(items) + r.index for r in rows])
+        return there[0].onto(users, items) if there else None
+    cells = [Cells.of(part, users, items) for part in there]
+    user, item = (np.concatenate([getattr(c, side) for c in cells]) for side in SIDES)
+    key = np.where((user >= 0) & (item >= 0), user.astype(np.int64) * len(items) + item, -1)
     order = np.argsort(key, kind="stable")  # each part is in order already, so this is fast
-    order = order[np.append(key[order[1:]] != key[order[:-1]], True)[: len(key)]]
-    values = np.concatenate([r.values for r in rows])[order]
-    times = [r.times for r in rows if r.times is not None]
-    user, item = np.divmod(key[order], max(len(items), 1))
+    last = np.append(key[order[1:]] != key[order[:-1]], True)[: len(order)]
+    order = order[last & (key[order] >= 0)]
+    times = [part.by_user.times for part in there if part.by_user.times is not None]
     return Ratings.from_sorted(
         users,
         items,
-        user.astype(np.int32),
-        item.astype(np.int32),
-        values,
-        np.concatenate(times)[order] if len(times) == len(rows) else None,
+        user[order],
+        item[order],
+        np.concatenate([part.values for part in there])[order],
+        np.concatenate(times)[order] if len(times) == len(there) else None,
         there[0].scale,
         there[0].name,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.fit.posterior import Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.data import Data
 from bayesmf.model.state import State, from_arrays, refresh_offsets
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
-from bayesmf.fit.posterior import SIDES, Posterior, check_on_scale, merge_ratings
+from bayesmf.errors import DataError, Option
+from bayesmf.fitted.posterior import SIDES, Posterior, check_on_scale, merge_ratings
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, trace_with
 from bayesmf.model.data import Data, SideData
@@ -31,9 +31,15 @@ UPDATES = 20  # of the new rows' Q, which settle in fewer
 
 
 def fold_in(
-    model: Model, state: State, data: Data, draws: Draws, *, name: Name = "user",
-    sample: bool = False, rounds: int = 5,
-) -> State:  # fmt: skip
+    model: Model,
+    state: State,
+    data: Data,
+    draws: Draws,
+    *,
+    name: Name = "user",
+    sample: bool = False,
+    rounds: int = 5,
+) -> State:
     """Return one draw of a fit with the rows of ``data`` in place of its own users (or items).
 
     This is exact given the other side, the side features and the hyper-parameters of ``state``: a
@@ -120,11 +126,6 @@ def _doubt_in_errors(
     return np.asarray(total / (me.Lambda[0, 0] + weight * total))
 
 
-def _has_hidden_scales(model: Model) -> bool:
-    """Whether a row has a precision or a Student-t scale that only its own ratings tell."""
-    return model.precision != "constant" or model.prior == "student-t"
-
-
 def _start_rows(model: Model, state: State, mine: SideData) -> tuple[State, Side, Side]:
     """Return a state with new rows at zero, their side, and the other side."""
     side, others = state.sides(mine.name)
@@ -140,9 +141,13 @@ def _start_rows(model: Model, state: State, mine: SideData) -> tuple[State, Side
 
 
 def add_rows(
-    old: Posterior, ratings: Ratings, side: Name = "user", *, replace_known: bool = False,
+    old: Posterior,
+    ratings: Ratings,
+    side: Name = "user",
+    *,
+    replace_known: bool = False,
     seed: int = 0,
-) -> Posterior:  # fmt: skip
+) -> Posterior:
     """Return the posterior with new users (or items) in it, each given their ratings.
 
     Ratings of items that the fit does not know say nothing and are left out. A user who is known
@@ -157,7 +162,8 @@ def add_rows(
     if known.any() and not replace_known:
         raise DataError(
             f"the {side} {mine.values.item(int(np.argmax(known)))!r} is known already; leave "
-            "their ratings out, or have what is known replaced (replace_known=True, --replace)"
+            "their ratings out, or have what is known replaced with "
+            f"{Option('replace_known', True)}"
         )
     given = ratings.onto(mine, old.items) if side == "user" else ratings.onto(old.users, mine)
     return _join(old, side, mine, given, seed)
@@ -196,9 +202,16 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
     train, held_out = _join_ratings(old, side, given, ids["user"], ids["item"])
     return replace(
-        old, users=ids["user"], items=ids["item"], draws=draws, centre=centre, train=train,
-        user_counts=counts["user"], item_counts=counts["item"], held_out=held_out,
-    )  # fmt: skip
+        old,
+        users=ids["user"],
+        items=ids["item"],
+        draws=draws,
+        centre=centre,
+        train=train,
+        user_counts=counts["user"],
+        item_counts=counts["item"],
+        held_out=held_out,
+    )
 
 
 def _join_ratings(
