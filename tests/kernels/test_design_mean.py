@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from bayesmf.sweep.design_mean import move_to_mean
+
 from oracle.twins import random_design, random_precisions, sparse_of
 
 
