@@ -266,7 +266,7 @@ def _fold_rows(
         W = np.tile(shift.mu, (len(me.x), 1))
         if kind == "draw":
             half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
-            own = stream(draws, None, "fold_in_W").normals(len(me.x), model.size - first)
+            own = stream(draws, None, "fold_in_W", number).normals(len(me.x), model.size - first)
             W[:, first:] += own @ half.T
         rows[f"{other}.{shift_names(number)['W']}"] = W  # nothing is known of it
     return rows
