@@ -45,7 +45,7 @@ LANES = 8  # rows, or columns, that go through the arithmetic side by side
 
 
 def aligned(shape: tuple[int, ...]) -> Any:
-    """An empty array that begins with a cache line, so that its rows lie in as few as can be."""
+    """Returns an empty array that begins with a cache line, so that its rows span few of them."""
     size = math.prod(shape)
     memory = np.empty(size + 7)
     first = -memory.ctypes.data // 8 % 8
@@ -56,7 +56,7 @@ MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 
 def check_threads(threads: int | None) -> None:
-    """Refuse a number of threads that this machine does not have."""
+    """Refuses a number of threads that this machine does not have."""
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise DataError(f"threads={threads}: choose 1 to {MOST_THREADS} on this machine")
 
@@ -103,7 +103,7 @@ class _Libraries:
 
 
 def _is_shared(pool: Any) -> bool:
-    """Whether the process has one such pool, and not each of the caller's threads its own."""
+    """Says whether the process has one such pool, and not one for each of the caller's threads."""
     if pool.user_api != "blas" or pool.internal_api == "mkl":
         return False
     return getattr(pool, "threading_layer", None) != "openmp"
@@ -126,7 +126,7 @@ _libraries = _Libraries()
 
 @contextlib.contextmanager
 def using(threads: int | None) -> Iterator[None]:
-    """Run the kernels of this block on ``threads`` threads (None: all), and BLAS on one.
+    """Runs the kernels of this block on ``threads`` threads (None: all), and BLAS on one.
 
     Blocks may overlap in several threads of the process.
     """

@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from bayesmf.data.choices import Protocol
+from bayesmf.choices import Protocol
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -47,8 +47,9 @@ def with_times(ratings: Ratings, values=None) -> Ratings:
 
 def simulate(model: Model, data: Data, state, rng) -> Data:
     """New ratings of the same pairs from the model, for the sampler to see."""
-    cells = Data.of(with_times(small_ratings()), replace(BASE, effects=(Weekday(),)))
-    cells = cells.response.cells
+    if data.response is None:
+        return prior.draw_ratings(data, state, rng)
+    cells = data.response.cells
     x, y = state.user.x, state.item.x
     f = x[cells.user, 0] + y[cells.item, 0] + (x[cells.user, 1:] * y[cells.item, 1:]).sum(axis=1)
     for effect, parameters in zip(model.effects, state.effects, strict=True):
@@ -56,9 +57,6 @@ def simulate(model: Model, data: Data, state, rng) -> Data:
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
     z = f + rng.normal(size=len(f)) / np.sqrt(weight)
     values = (z > 0).astype(float) if model.likelihood.latent else z
-    if data.response is None:
-        order = np.argsort(cells.item, kind="stable")
-        return prior.with_values(data, values, values[order])
     data.response.centred[:] = values
     return data
 
@@ -110,7 +108,7 @@ class NarrowThumbs(Thumbs):
     """The latent ratings are drawn too close to f."""
 
     def respond(self, centred, f, weight, draws):
-        return super().respond(centred, f, 4 * weight, draws)
+        return super().respond(centred, f, 25 * weight, draws)
 
 
 class ForgetfulWeekday(Weekday):

@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from bayesmf.engines.ray.crew import writable
+from bayesmf.engines.ray.crew import make_writable
 from bayesmf.kernels import gram, llvm
 from bayesmf.kernels.designs import strips
 from bayesmf.kernels.rows import OtherSide
@@ -81,7 +81,7 @@ def test_rows_that_do_not_lie_side_by_side_are_refused():
 def test_rows_and_strips_begin_with_a_cache_line():
     for rank in (1, 20):
         x, _, known = known_of(rank)
-        for made in (known.z, strips(x), writable(x), writable(x[1:])):
+        for made in (known.z, strips(x), make_writable(x), make_writable(x[1:])):
             assert made.ctypes.data % 64 == 0
             assert made.flags.c_contiguous
 

@@ -21,10 +21,10 @@ import numpy as np
 import bayesmf
 rng = np.random.default_rng(0)
 user, item = np.nonzero(rng.random((40, 25)) < 0.4)
-ratings = list(zip(user.tolist(), item.tolist(), rng.integers(1, 6, len(user)).tolist()))
-train = bayesmf.Ratings.from_triplets(ratings)
+ratings = rng.integers(1, 6, len(user))
+train = bayesmf.Ratings.from_triplets(users=user, items=item, ratings=ratings)
 fit = bayesmf.Gibbs(bayesmf.Model(rank=3), sweeps=6, burn_in=2, seed=1).fit(train)
-found = fit.predict([(u, i) for u, i, _ in ratings])
+found = fit.predict(list(zip(user.tolist(), item.tolist())))
 """
 
 FACTORISE = """

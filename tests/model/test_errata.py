@@ -11,12 +11,14 @@ from scipy import integrate, special, stats
 
 from bayesmf.inference.map.fit import fit_precisions
 from bayesmf.inference.target import Target
-from bayesmf.model import conditionals
 from bayesmf.model.conditionals import unpack
+from bayesmf.model.data import Data
 from bayesmf.model.distributions import Gamma, NormalWishart, TruncatedGamma
-from bayesmf.model.state import Data, random_start
+from bayesmf.model.likelihood import Gaussian
+from bayesmf.model.state import random_start
 from bayesmf.random.draws import Draws
 from bayesmf.sweep import sweep as sweeping
+from bayesmf.sweep.designs import update_design
 from oracle.conditionals import rated
 from oracle.joint import log_joint
 from oracle.variants import VARIANTS, random_state, small_ratings
@@ -48,10 +50,12 @@ def test_right_updates_never_make_the_bound_fall(name):
 
 def test_global_precision_rate(monkeypatch):
     """b + tau/2 sum in place of b + 1/2 sum."""
-    right = conditionals.tau
+    right = Gaussian.tau
 
     def before(q, state):
-        monkeypatch.setattr(conditionals, "tau", lambda m, n, total: right(m, n, state.tau * total))
+        monkeypatch.setattr(
+            Gaussian, "tau", lambda self, h, n, total: right(self, h, n, state.tau * total)
+        )
 
     assert falls("no side", before) == {"tau"}
 
@@ -66,12 +70,12 @@ def test_item_mean_without_the_users_features(monkeypatch):
             cov = algorithm.covariances("item").own
             for j in range(len(me.x)):
                 total = sum(
-                    others.noise[i] * (r - others.x[i, 1:3] @ me.x[j, 1:3])
+                    others.alpha[i] * (r - others.x[i, 1:3] @ me.x[j, 1:3])
                     for i, r in rated(data, j)
                 )
-                linear = me.precision[1:, 1:] @ me.mean[1:] + state.tau * me.noise[j] * total
+                linear = me.Lambda[1:, 1:] @ me.mu[1:] + state.tau * me.alpha[j] * total
                 me.x[j, 1:3] = unpack(cov[j])[1:, 1:] @ linear
-            algorithm.updated("items as printed")
+            algorithm.note_update("items as printed")
         return errors
 
     def before(q, state):
@@ -86,7 +90,7 @@ def test_first_moments_only():
     def before(q, state):
         q.second = False
 
-    assert falls("no side, robust", before) >= {"user hyper", "user noise", "item noise", "tau"}
+    assert falls("no side, robust", before) >= {"user hyper", "user alpha", "item alpha", "tau"}
     assert "user W hyper" in falls("user side", before)
     model = VARIANTS["user side"]
     data = Data.of(small_ratings(12, 9), model)
@@ -97,7 +101,7 @@ def test_first_moments_only():
         if rows:
             sweeping.update_rows(model, data.item, state.item, state.user, state, q)
         else:
-            sweeping.update_side(model, data.user, data.item, state.user, state.item, state, q)
+            update_design(model, data.user, state.user, state.item, 0, state, q)
         assert [what for what, _ in q.falls()] == ["item rows" if rows else "user W"]
 
 
@@ -274,9 +278,10 @@ def test_transposed_side_features():
     state = random_state(model, data)
     for j in range(9):
         raters = [i for i, _ in rated(data.item, j)]
-        right = state.item.W[raters].sum(axis=0) * data.item.shrink[j]
+        W, scale = state.item.shifts[0].W, data.item.matrices[0].scale[j]
+        right = W[raters].sum(axis=0) * scale
         assert state.item.offset[j] == pytest.approx(right, abs=1e-12)
-        printed = state.item.W.sum(axis=0) * data.item.shrink[j]
+        printed = W.sum(axis=0) * scale
         assert len(raters) == 12 or not np.allclose(printed[1:], right[1:]) or not raters
 
 
@@ -286,7 +291,7 @@ def test_prediction_with_side_features():
     ratings = small_ratings(12, 9)
     data = Data.of(ratings, model)
     state = random_state(model, data)
-    found = Target(ratings, data).predict(state)
+    found = Target(ratings, data, model).predict(state)
     user, item = ratings.by_user.row_index, ratings.by_user.index
     for features, same in ((state.user.x[:, 1:3], True), (state.user.own[:, 1:], False)):
         inner = (features[user] * state.item.x[item, 1:3]).sum(axis=1)

@@ -31,12 +31,14 @@ class Labelled:
         object.__setattr__(self, "labels", tuple(self.labels))
 
     def matrix(self, side: SideFacts) -> Matrix:
-        entries = np.array(
-            [[entry(one, label) for label in self.labels] for one in side.ids.values]
-        )
-        scale = np.array([0.5 + generator(one, "scale").random() for one in side.ids.values])
-        shaped = sparse.csr_array(entries.reshape(len(side.ids), len(self.labels)))
-        return replace(Matrix.from_sparse(shaped), scale=scale)
+        c, v = self.numbers(side.ids.values)
+        return replace(Matrix.from_sparse(sparse.csr_array(v)), scale=c)
+
+    def numbers(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """c and v of the rows with these ids."""
+        c = np.array([0.5 + generator(one, "scale").random() for one in ids])
+        v = np.array([entry(one, label) for one in ids for label in self.labels])
+        return c, v.reshape(len(ids), len(self.labels))
 
 
 def entry(one: Any, label: int) -> float:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bayesmf.inference.variational.draws import draws_from
-from bayesmf.model.state import Data, random_start
+from bayesmf.data.ids import Ids
+from bayesmf.fitted.fold_in import add_rows
+from bayesmf.inference.gibbs import Gibbs
+from bayesmf.inference.variational.draws import draw_from_q
+from bayesmf.model.data import Data
+from bayesmf.model.designs import RatedSet
+from bayesmf.model.state import random_start
 from bayesmf.random import streams
 from bayesmf.random.draws import LIMITS, Draws
-from oracle.variants import VARIANTS, small_ratings
+from oracle.variants import BASE, VARIANTS, small_ratings
 from oracle.variational import fitted
 
 
@@ -55,7 +61,22 @@ def test_draws_from_q_share_nothing_with_the_start(name, monkeypatch):
     monkeypatch.setattr(Draws, "counter", counter)
     random_start(model, data, seed=0)
     start, used = used, set()
-    draws_from(model, state, q.beliefs, q.tau, 2, seed=0)
+    draw_from_q(model, state, q.beliefs, q.tau, 2, seed=0)
     assert start
     assert used
     assert not start & used
+
+
+def test_new_rows_have_weights_of_their_own_in_each_design():
+    """W of new users, of whom an item's two rated sets know nothing yet, is drawn twice."""
+    model = replace(BASE, item_designs=(RatedSet(0.5), RatedSet(1.0)))
+    ratings = small_ratings(9, 6)
+    old = Gibbs(model, sweeps=4, keep=2).fit(ratings).posterior
+    fresh = replace(ratings, users=Ids(np.arange(100, 109)))
+    draws = add_rows(old, fresh).draws
+    normals = []
+    for after in ("", "_2"):
+        Lambda = draws[f"item.Lambda_W{after}"][0][1:, 1:]
+        W, mu = draws[f"item.W{after}"][0][9:, 1:], draws[f"item.mu_W{after}"][0][1:]
+        normals.append((W - mu) @ np.linalg.inv(np.linalg.cholesky(np.linalg.inv(Lambda))).T)
+    assert np.abs(normals[0] - normals[1]).min() > 1e-3  # of float32 draws, the same to 1e-5

@@ -6,20 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 
+from bayesmf.kernels.designs import NO_VALUES
 from bayesmf.model import conditionals
 from bayesmf.model.distributions import Gamma
-from bayesmf.sweep import sweep
+from bayesmf.model.likelihood import Gaussian
+from bayesmf.sweep import designs, rows
 
 
 def wrong_rate(monkeypatch, name: str, factor: float) -> None:
-    """The Gamma of ``conditionals.<name>`` has its rate off by a factor."""
-    right = getattr(conditionals, name)
+    """The Gamma of ``conditionals.<name>``, or that of tau, has its rate off by a factor."""
+    home = Gaussian if name == "tau" else conditionals
+    right = getattr(home, name)
 
     def wrong(*args):
         found = right(*args)
         return Gamma(found.shape, factor * found.rate)
 
-    monkeypatch.setattr(conditionals, name, wrong)
+    monkeypatch.setattr(home, name, wrong)
 
 
 def one_degree_more(monkeypatch) -> None:
@@ -32,8 +35,8 @@ def one_degree_more(monkeypatch) -> None:
 
 def wrong_prior(monkeypatch, **fields) -> None:
     """Rows are drawn from a prior with these fields in place of the right ones."""
-    right = sweep.prior_of
-    monkeypatch.setattr(sweep, "prior_of", lambda *a: right(*a)._replace(**fields))
+    right = rows.row_prior
+    monkeypatch.setattr(rows, "row_prior", lambda *a: right(*a)._replace(**fields))
 
 
 def no_prior_mean(monkeypatch) -> None:
@@ -46,21 +49,42 @@ def offset_left_out(monkeypatch) -> None:
     wrong_prior(monkeypatch, offset=np.zeros((0, 3)))
 
 
+def second_design_left_out(monkeypatch) -> None:
+    """Rows are drawn with the offsets of their first design only."""
+    right = rows.row_prior
+
+    def row_prior(model, data, me, *rest):
+        found = right(model, data, me, *rest)
+        return found._replace(offset=me.shifts[0].offset) if me.shifts else found
+
+    monkeypatch.setattr(rows, "row_prior", row_prior)
+
+
+def values_forgotten(monkeypatch, kernel: str = "draw_centred") -> None:
+    """A form of drawing the weights of a design as if all of its entries were 1."""
+    right = getattr(designs, kernel)
+
+    def draw(columns, *rest):
+        right(columns._replace(values=NO_VALUES), *rest)
+
+    monkeypatch.setattr(designs, kernel, draw)
+
+
 def n_for_n_squared(monkeypatch, kernel: str = "draw_centred") -> None:
     """A form of drawing side features with the root of its weights: c_i for c_i^2, or so."""
-    right = getattr(sweep, kernel)
-    monkeypatch.setattr(sweep, kernel, lambda r, c, *a: right(r, np.sqrt(c), *a))
+    right = getattr(designs, kernel)
+    monkeypatch.setattr(designs, kernel, lambda r, c, *a: right(r, np.sqrt(c), *a))
 
 
 def rows_stand_still(monkeypatch) -> None:
     """The non-centred form, but S keeps its value when W moves."""
-    right = sweep.draw_non_centred
-    monkeypatch.setattr(sweep, "draw_non_centred", lambda *a: right(*a[:-2], a[-2].copy(), a[-1]))
+    right = designs.draw_non_centred
+    monkeypatch.setattr(designs, "draw_non_centred", lambda *a: right(*a[:-2], a[-2].copy(), a[-1]))
 
 
 def quiet_side_features(monkeypatch) -> None:
     """The centred form's draws of W have 9/10 of their spread."""
-    right = sweep.draw_centred
+    right = designs.draw_centred
 
     def draw(*args):
         *start, _, residual, W, first = args
@@ -69,24 +93,24 @@ def quiet_side_features(monkeypatch) -> None:
         right(*args)
         W[:] = still + 0.9 * (W - still)
 
-    monkeypatch.setattr(sweep, "draw_centred", draw)
+    monkeypatch.setattr(designs, "draw_centred", draw)
 
 
 def noise_forgotten(monkeypatch) -> None:
     """Rows are drawn as if the other side's precisions were 1."""
-    right = sweep.draw_rows
+    right = rows.draw_rows
 
     def draw(observed, known, *rest):
         z = known.z / known.z[:, :1]
         z[:, -1] = known.z[:, -1]  # the bias, which is not weighted
         right(observed, known._replace(z=z), *rest)
 
-    monkeypatch.setattr(sweep, "draw_rows", draw)
+    monkeypatch.setattr(rows, "draw_rows", draw)
 
 
 def loud_rows(monkeypatch) -> None:
     """The draws of rows have 5/4 of their spread."""
-    right = sweep.draw_rows
+    right = rows.draw_rows
 
     def draw(*args):
         *start, sample, out, errors, covs, logdets, width = args
@@ -95,4 +119,4 @@ def loud_rows(monkeypatch) -> None:
         right(*start, sample, out, errors, covs, logdets, width)
         out[:] = mean + 1.25 * (out - mean)
 
-    monkeypatch.setattr(sweep, "draw_rows", draw)
+    monkeypatch.setattr(rows, "draw_rows", draw)

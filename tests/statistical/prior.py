@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
+from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, Side, State, random_start, refresh_offset
+from bayesmf.model.state import Side, State, random_start, refresh_offsets
 
 
 def draw_prior(model: Model, data: Data, rng: np.random.Generator) -> State:
@@ -24,16 +25,17 @@ def draw_prior(model: Model, data: Data, rng: np.random.Generator) -> State:
 def _draw_side(model: Model, side: Side, data, rng: np.random.Generator) -> None:
     h, rows, size = model.hyper, len(side.x), side.size
     if model.precision != "constant":
-        side.noise[:] = rng.gamma(h.precision_shape, 1 / h.precision_rate, rows)
+        shape, rate = model.precision_prior
+        side.alpha[:] = rng.gamma(shape, 1 / rate, rows)
         while model.precision == "truncated":
             low, high = model.bounds
-            out = (side.noise < low) | (side.noise > high)
+            out = (side.alpha < low) | (side.alpha > high)
             if not out.any():
                 break
-            side.noise[out] = rng.gamma(h.precision_shape, 1 / h.precision_rate, out.sum())
+            side.alpha[out] = rng.gamma(shape, 1 / rate, out.sum())
     if model.prior == "student-t" and model.has_own(data.name):
-        side.spread[:] = rng.gamma(h.student_degrees / 2, 2 / h.student_degrees, rows)
-    side.precision[:] = 0.0
+        side.scale[:] = rng.gamma(h.student_degrees / 2, 2 / h.student_degrees, rows)
+    side.Lambda[:] = 0.0
     own = np.zeros((rows, size))
     for group in model.groups(data.name):
         columns = slice(group.first, group.end)
@@ -41,17 +43,16 @@ def _draw_side(model: Model, side: Side, data, rng: np.random.Generator) -> None
             mean, precision = np.full(1, h.bias_mean), np.full((1, 1), h.bias_precision)
         else:
             mean, precision = _normal_wishart(group.hyper, rng)
-        side.mean[columns], side.precision[columns, columns] = mean, precision
-        weights = side.spread if group.end > 1 else np.ones(rows)
+        side.mu[columns], side.Lambda[columns, columns] = mean, precision
+        weights = side.scale if group.end > 1 else np.ones(rows)
         own[:, columns] = _gaussians(mean, precision, weights, rng)
-    if model.has_side(data.name):
-        columns = slice(model.first_side, size)
-        mean, precision = _normal_wishart(model.wishart(size - model.first_side), rng)
-        side.W_mean[columns], side.W_precision[columns, columns] = mean, precision
-        side.W[:, columns] = _gaussians(mean, precision, np.ones(len(side.W)), rng)
-        refresh_offset(side, data)
-        own = own + side.offset
-    side.x[:, :size] = own
+    columns = slice(model.first_shifted, size)
+    for shift in side.shifts:
+        mean, precision = _normal_wishart(model.wishart(size - model.first_shifted), rng)
+        shift.mu[columns], shift.Lambda[columns, columns] = mean, precision
+        shift.W[:, columns] = _gaussians(mean, precision, np.ones(len(shift.W)), rng)
+    refresh_offsets(side, data)
+    side.x[:, :size] = own + side.offset if side.shifts else own
 
 
 def _normal_wishart(prior, rng: np.random.Generator):
@@ -71,7 +72,7 @@ def draw_ratings(data: Data, state: State, rng: np.random.Generator) -> Data:
     item = data.user.observed.index
     fitted = state.user.x[user, 0] + state.item.x[item, 0]
     fitted = fitted + (state.user.x[user, 1:] * state.item.x[item, 1:]).sum(axis=1)
-    weight = state.tau * state.user.noise[user] * state.item.noise[item]
+    weight = state.tau * state.user.alpha[user] * state.item.alpha[item]
     values = fitted + rng.normal(size=len(user)) / np.sqrt(weight)
     by_item = np.lexsort((user, item))
     return _with(data, {"values": values}, {"values": values[by_item]})
@@ -109,20 +110,24 @@ def statistics(model: Model, state: State) -> dict[str, float]:
         out["S'T"] = np.tanh(inner).mean()
         out["(S'T)^2"] = np.tanh(inner**2).mean()
     for name, side in (("user", state.user), ("item", state.item)):
-        out[f"{name} mean^2"] = np.tanh(side.mean @ side.mean)
-        out[f"{name} log det"] = np.tanh(np.linalg.slogdet(side.precision)[1] / 4)
-        out[f"{name} trace"] = np.tanh(np.trace(side.precision) / 10)
-        if model.features != "none":
+        out[f"{name} mean^2"] = np.tanh(side.mu @ side.mu)
+        out[f"{name} log det"] = np.tanh(np.linalg.slogdet(side.Lambda)[1] / 4)
+        out[f"{name} trace"] = np.tanh(np.trace(side.Lambda) / 10)
+        if model.rank:
             out[f"{name} |x|^2"] = np.tanh((side.x[:, 1:size] ** 2).sum(axis=1) / 2).mean()
         if model.precision != "constant":
-            out[f"{name} noise"] = np.tanh(side.noise / 2).mean()
-            out[f"{name} noise, first"] = np.tanh(side.noise[0] / 2)
+            out[f"{name} alpha"] = np.tanh(side.alpha / 2).mean()
+            out[f"{name} alpha, first"] = np.tanh(side.alpha[0] / 2)
         if model.prior == "student-t":
-            out[f"{name} spread"] = np.tanh(side.spread / 2).mean()
-        if model.has_side(name):
-            out[f"{name} |W|^2"] = np.tanh((side.W**2).sum(axis=1) / 2).mean()
-            out[f"{name} W trace"] = np.tanh(np.trace(side.W_precision) / 10)
-            out[f"{name} W mean^2"] = np.tanh(side.W_mean @ side.W_mean)
+            out[f"{name} scale"] = np.tanh(side.scale / 2).mean()
+        for number, shift in enumerate(side.shifts):
+            W = f"{name} W_{number}"
+            out[f"{W} |W|^2"] = np.tanh((shift.W**2).sum(axis=1) / 2).mean()
+            out[f"{W} trace"] = np.tanh(np.trace(shift.Lambda) / 10)
+            out[f"{W} mean^2"] = np.tanh(shift.mu @ shift.mu)
+            out[f"{W} |offset|^2"] = np.tanh((shift.offset**2).sum(axis=1) / 2).mean()
+        if side.shifts:
             out[f"{name} |own|^2"] = np.tanh((side.own**2).sum(axis=1) / 2).mean()
+        if len(side.shifts) > 1:
             out[f"{name} |offset|^2"] = np.tanh((side.offset**2).sum(axis=1) / 2).mean()
     return out

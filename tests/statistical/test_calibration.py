@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, State
+from bayesmf.model.state import State
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, small_ratings
@@ -40,7 +41,7 @@ def quantities(model: Model, data: Data, state: State, rng) -> dict[str, float]:
         return x[i, 0] + y[j, 0] + (x[i, 1:] * y[j, 1:]).sum(-1)
 
     def weight(i, j):
-        return state.tau * state.user.noise[i] * state.item.noise[j]
+        return state.tau * state.user.alpha[i] * state.item.alpha[j]
 
     user = np.repeat(np.arange(len(x)), data.user.counts)
     item, values = data.user.observed.index, data.user.observed.values
@@ -52,10 +53,10 @@ def quantities(model: Model, data: Data, state: State, rng) -> dict[str, float]:
         "new rating": fitted(*UNRATED) + rng.normal() / np.sqrt(weight(*UNRATED)),
         "likelihood": (np.log(w) - w * (values - fitted(user, item)) ** 2).sum(),
     }
-    if model.features != "none":
+    if model.rank:
         out["inner"] = x[0, 1:] @ x[1, 1:]
     if model.precision != "constant":
-        out["noise"] = state.user.noise[0]
+        out["alpha"] = state.user.alpha[0]
     return out
 
 
@@ -69,8 +70,8 @@ def p_values(model: Model, replicates: int = REPLICATES, seed: int = 0) -> dict[
         data = prior.draw_ratings(data, truth, rng)
         drawn = []
         for k in range(BURN_IN + THIN * DRAWS):
-            place = Draws(seed, sweep=replicate * (BURN_IN + THIN * DRAWS) + k)
-            gibbs_sweep(model, data, state, place, "interwoven")
+            draws = Draws(seed, sweep=replicate * (BURN_IN + THIN * DRAWS) + k)
+            gibbs_sweep(model, data, state, draws, "interwoven")
             if k >= BURN_IN and (k - BURN_IN) % THIN == THIN - 1:
                 drawn.append(quantities(model, data, state, rng))
         for key, value in quantities(model, data, truth, rng).items():
@@ -132,11 +133,11 @@ def test_ranks_are_uniform(name):
     ("mistake", "options", "name"),
     [
         (mistakes.wrong_rate, {"name": "tau", "factor": 1.2}, "no side"),
-        (mistakes.wrong_rate, {"name": "noise", "factor": 1.2}, "no side, robust"),
+        (mistakes.wrong_rate, {"name": "alpha", "factor": 1.2}, "no side, robust"),
         (mistakes.no_prior_mean, {}, "no side"),
         (mistakes.offset_left_out, {}, "user side"),
     ],
-    ids=["tau", "noise", "prior mean", "offset"],
+    ids=["tau", "alpha", "prior mean", "offset"],
 )
 def test_mistakes_are_caught(mistake, options, name, monkeypatch):
     mistake(monkeypatch, **options)

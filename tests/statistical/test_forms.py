@@ -11,8 +11,8 @@ import itertools
 import numpy as np
 import pytest
 
+from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, small_ratings
@@ -24,7 +24,7 @@ FORMS = ("centred", "non-centred", "interwoven")
 FORMED = [
     name
     for name, m in VARIANTS.items()
-    if any(m.has_side(side) and m.has_own(side) for side in ("user", "item"))
+    if any(m.designs(side) and m.has_own(side) for side in ("user", "item"))
 ]
 CHAINS, BURN_IN, SWEEPS = 2, 100, 3000
 

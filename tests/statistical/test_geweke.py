@@ -12,7 +12,7 @@ import copy
 import numpy as np
 import pytest
 
-from bayesmf.model.state import Data
+from bayesmf.model.data import Data
 from bayesmf.random.draws import Draws
 from bayesmf.sweep import algorithm
 from bayesmf.sweep.sweep import gibbs_sweep
@@ -53,7 +53,7 @@ def test_quick(name):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_thorough(name, form):
     model = VARIANTS[name]
-    sides = [side for side in ("user", "item") if model.has_side(side) and model.has_own(side)]
+    sides = [side for side in ("user", "item") if model.designs(side) and model.has_own(side)]
     if form != "interwoven" and not sides:
         pytest.skip("one form only")
     z = z_scores(model, 3000, form, seed=1)
@@ -74,14 +74,14 @@ def reused_counter(monkeypatch):
 @pytest.mark.parametrize(
     ("mistake", "options", "name", "replicates"),
     [
-        (mistakes.wrong_rate, {"name": "noise", "factor": 1.1}, "no side, robust", 1500),
+        (mistakes.wrong_rate, {"name": "alpha", "factor": 1.1}, "no side, robust", 1500),
         (mistakes.wrong_rate, {"name": "tau", "factor": 1.1}, "no side", 1500),
         (mistakes.no_prior_mean, {}, "no side", 400),
         (mistakes.offset_left_out, {}, "user side", 400),
         (reused_counter, {}, "no side", 800),
         (mistakes.one_degree_more, {}, "no side", 800),
     ],
-    ids=["noise", "tau", "prior mean", "offset", "counter", "degrees"],
+    ids=["alpha", "tau", "prior mean", "offset", "counter", "degrees"],
 )
 def test_mistakes_are_caught(mistake, options, name, replicates, monkeypatch):
     mistake(monkeypatch, **options)

@@ -13,23 +13,29 @@ from scipy.interpolate import CubicSpline
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
+from bayesmf.model.data import Data
+from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data, random_start
+from bayesmf.model.state import random_start
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
+from oracle.designs import Labelled
 from oracle.variants import BASE
 
 from . import mistakes, prior
 from .scores import bound, standard_error
 
+LABELLED = Labelled((2,))
 ONE = replace(BASE, rank=1, bias="fixed")
 SMALLEST: dict[str, Model] = {
     "constant": ONE,
     "robust": replace(ONE, precision="robust"),
     "truncated": replace(ONE, precision="truncated"),
     "student-t": replace(ONE, prior="student-t"),
-    "user side": replace(ONE, features="side"),
-    "user side only": replace(ONE, features="side-only"),
+    "user side": replace(ONE, user_designs=(RatedSet(1.0),)),
+    "user side only": replace(ONE, user_designs=(RatedSet(1.0),), own_features=False),
+    "user design": replace(ONE, user_designs=(LABELLED,)),
+    "two designs only": replace(ONE, user_designs=(RatedSet(0.5), LABELLED), own_features=False),
 }
 RATING = 2.5
 
@@ -59,13 +65,22 @@ def feature_nodes(model: Model, count: int, scaled: bool) -> tuple[np.ndarray, n
     return u, out / out.sum()
 
 
+def share(design: RatedSet | Labelled) -> float:
+    """X_11: the one user has one rating, and an entry in the one column of ``LABELLED``."""
+    if isinstance(design, RatedSet):
+        return 1.0
+    c, v = design.numbers(np.arange(1))
+    return float(c[0] * v[0, 0])
+
+
 def pair_nodes(model: Model, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values of S_1 and V_1, every one with every other, and their probabilities."""
     v, v_weight = feature_nodes(model, count, True)
-    s, s_weight = feature_nodes(model, count, model.has_own("user"))
-    if model.features == "side":
+    s, s_weight = feature_nodes(model, count, True) if model.has_own("user") else (0.0, 1.0)
+    for design in model.user_designs:
         w, w_weight = feature_nodes(model, count, False)
-        s, s_weight = np.add.outer(s, w).ravel(), np.outer(s_weight, w_weight).ravel()
+        s = np.add.outer(s, share(design) * w).ravel()
+        s_weight = np.outer(s_weight, w_weight).ravel()
     return np.repeat(s, count), np.tile(v, len(s)), np.outer(s_weight, v_weight).ravel()
 
 
@@ -75,12 +90,13 @@ def noise_nodes(model: Model, count: int) -> tuple[np.ndarray, np.ndarray, np.nd
     tau, tau_weight = gamma_nodes(h.noise_shape, h.noise_rate, count)
     one, one_weight = np.ones(1), np.ones(1)
     if model.precision == "robust":
-        one, one_weight = gamma_nodes(h.precision_shape, h.precision_rate, count)
+        one, one_weight = gamma_nodes(*model.precision_prior, count)
     if model.precision == "truncated":
         low, high = model.bounds
         nodes, weights = np.polynomial.legendre.leggauss(count)
         one = (low + high) / 2 + (high - low) / 2 * nodes
-        one_weight = weights * stats.gamma(h.precision_shape, scale=1 / h.precision_rate).pdf(one)
+        shape, rate = model.precision_prior
+        one_weight = weights * stats.gamma(shape, scale=1 / rate).pdf(one)
         one_weight /= one_weight.sum()
     t, a, b = np.meshgrid(tau, one, one, indexing="ij")
     weight = np.einsum("t,a,b->tab", tau_weight, one_weight, one_weight)
@@ -131,7 +147,7 @@ def sampled(model: Model, sweeps: int, seed: int = 0) -> dict[str, np.ndarray]:
         gibbs_sweep(model, data, state, Draws(seed, sweep=k), "interwoven")
         x, y = state.user.x[0], state.item.x[0]
         p = x[0] + y[0] + x[1] * y[1]
-        w = state.tau * state.user.noise[0] * state.item.noise[0]
+        w = state.tau * state.user.alpha[0] * state.item.alpha[0]
         traces.append({
             "tanh p": np.tanh(p), "p near r": np.exp(-((p - RATING) ** 2)), "tau": state.tau,
             "w": np.tanh(w / 2), "S near 0": np.exp(-(x[1] ** 2)), "V near 0": np.exp(-(y[1] ** 2)),
@@ -169,11 +185,11 @@ def test_one_rating(name):
     ("mistake", "options", "name"),
     [
         (mistakes.wrong_rate, {"name": "tau", "factor": 1.05}, "constant"),
-        (mistakes.wrong_rate, {"name": "noise", "factor": 1.1}, "robust"),
+        (mistakes.wrong_rate, {"name": "alpha", "factor": 1.1}, "robust"),
         (mistakes.one_degree_more, {}, "constant"),
         (mistakes.wrong_prior, {"spread": np.ones(1)}, "student-t"),
     ],
-    ids=["tau", "noise", "degrees", "spread"],
+    ids=["tau", "alpha", "degrees", "scale"],
 )
 def test_mistakes_are_caught_by_one_rating(mistake, options, name, monkeypatch):
     mistake(monkeypatch, **options)

@@ -10,19 +10,23 @@ from scipy import stats
 
 from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model import conditionals
+from bayesmf.model.conditionals import POINTS
+from bayesmf.model.data import Data
+from bayesmf.model.designs import RatedSet
+from bayesmf.model.likelihood import Gaussian
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Data
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 from bayesmf.sweep import sweep as sweeping
+from bayesmf.sweep.rows import row_prior
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, random_state, small_ratings
 
 from . import mistakes
 from .scores import bound, standard_error
 
-WITH_OWN = [name for name, m in VARIANTS.items() if m.has_own("user") or m.features == "none"]
-WITH_SIDE = [name for name, m in VARIANTS.items() if m.has_side("user")]
+WITH_OWN = [name for name, m in VARIANTS.items() if m.has_own("user")]
+WITH_SIDE = [name for name, m in VARIANTS.items() if m.designs("user")]
 FORMS = ["centred", "non-centred", "interwoven"]
 
 
@@ -33,37 +37,52 @@ def regression(model: Model, ratings, state, joint: bool) -> tuple[np.ndarray, n
     (gamma_i, U_i) of all users followed by every W_k.
     """
     me, items = state.user, state.item
-    size, first = me.size, model.first_side
-    users, n_items = ratings.n_users, ratings.n_items
-    free = first if not model.has_own("user") and model.features != "none" else size
-    dims = users * free + (n_items * (size - first) if joint else 0)
+    size, first, users = me.size, model.first_shifted, ratings.n_users
+    free = size if model.has_own("user") else first
+    designs = matrices(model, ratings)
+    shares = np.concatenate([np.zeros((users, 0)), *designs], axis=1)
+    dims = users * free + (shares.shape[1] * (size - first) if joint else 0)
     user, item = ratings.by_user.row_index, ratings.by_user.index
-    n = np.bincount(user, minlength=users)
     X, y = np.zeros((len(user), dims)), np.zeros(len(user))
-    weight = state.tau * me.noise[user] * items.noise[item]
+    weight = state.tau * me.alpha[user] * items.alpha[item]
     for row, (i, j, r) in enumerate(zip(user, item, ratings.values, strict=True)):
         z = np.array([1.0, *items.x[j, 1:size]])
         X[row, i * free : (i + 1) * free] = z[:free]
         y[row] = r - ratings.mean - items.x[j, 0]
         if joint:
-            for k in item[user == i]:
-                at = users * free + k * (size - first)
-                X[row, at : at + size - first] += z[first:] / n[i] ** model.side_power
+            X[row, users * free :] = np.outer(shares[i], z[first:]).ravel()
     P, mean = np.zeros((dims, dims)), np.zeros(dims)
     for i in range(users):
         at = slice(i * free, (i + 1) * free)
-        scale = np.full(size, me.spread[i])
+        scale = np.full(size, me.scale[i])
         if model.bias != "joint":
             scale[0] = 1.0  # the bias has a prior of its own
-        P[at, at] = (np.sqrt(np.outer(scale, scale)) * me.precision)[:free, :free]
-        mean[at] = me.mean[:free]
-        if not joint and model.has_side("user"):
-            mean[at] += sum(me.W[k] for k in item[user == i]) / max(n[i], 1) ** model.side_power
-    for k in range(n_items if joint else 0):
-        at = slice(users * free + k * (size - first), users * free + (k + 1) * (size - first))
-        P[at, at], mean[at] = me.W_precision[first:, first:], me.W_mean[first:]
+        P[at, at] = (np.sqrt(np.outer(scale, scale)) * me.Lambda)[:free, :free]
+        mean[at] = me.mu[:free]
+        if not joint:
+            mean[at] += sum(x[i] @ s.W for x, s in zip(designs, me.shifts, strict=True))
+    end = users * free
+    for shift in me.shifts if joint else ():
+        for _ in shift.W:
+            at, end = slice(end, end + size - first), end + size - first
+            P[at, at], mean[at] = shift.Lambda[first:, first:], shift.mu[first:]
     covariance = np.linalg.inv(P + X.T @ (weight[:, None] * X))
     return covariance @ (P @ mean + X.T @ (weight * y)), covariance
+
+
+def matrices(model: Model, ratings) -> list[np.ndarray]:
+    """The matrices X of the users' designs, from their definitions."""
+    user, item = ratings.by_user.row_index, ratings.by_user.index
+    n = np.bincount(user, minlength=ratings.n_users)
+    out = []
+    for design in model.user_designs:
+        if isinstance(design, RatedSet):
+            out.append(np.zeros((ratings.n_users, ratings.n_items)))
+            out[-1][user, item] = 1 / n[user] ** design.power
+        else:
+            c, v = design.numbers(ratings.users.values)
+            out.append(c[:, None] * v)
+    return out
 
 
 def unknowns(model: Model, state, joint: bool) -> np.ndarray:
@@ -71,8 +90,9 @@ def unknowns(model: Model, state, joint: bool) -> np.ndarray:
     me = state.user
     if not joint:
         return me.x[:, : me.size].ravel().copy()
-    own = me.own if model.has_own("user") else me.x[:, : model.first_side]
-    return np.concatenate([own.ravel(), me.W[:, model.first_side :].ravel()])
+    first = model.first_shifted
+    own = me.own if model.has_own("user") else me.x[:, :first]
+    return np.concatenate([own.ravel(), *(shift.W[:, first:].ravel() for shift in me.shifts)])
 
 
 def hold(monkeypatch, state) -> None:
@@ -84,19 +104,20 @@ def hold(monkeypatch, state) -> None:
 
     kept = copy.deepcopy(state)
 
-    def hyper(group, own, spread, cov):  # of W: the rows' own are not drawn at all
-        assert own is state.user.W or own is state.item.W
-        side = kept.user if own is state.user.W else kept.item
+    def hyper(group, own, weights, cov):  # of W: the rows' own are not drawn at all
+        pairs = zip(state.user.shifts + state.item.shifts, kept.user.shifts + kept.item.shifts,
+                    strict=True)  # fmt: skip
+        (shift,) = [before for now, before in pairs if now.W is own]
         columns = slice(group.first, group.end)
-        return Held((side.W_mean[columns], side.W_precision[columns, columns]))
+        return Held((shift.mu[columns], shift.Lambda[columns, columns]))
 
-    def noise(model, counts, errors, tau):
-        return Held((kept.user if len(counts) == len(kept.user.x) else kept.item).noise)
+    def alpha(model, counts, errors, tau):
+        return Held((kept.user if len(counts) == len(kept.user.x) else kept.item).alpha)
 
     monkeypatch.setattr(sweeping, "update_hyper", lambda *a: None)
     monkeypatch.setattr(conditionals, "hyper", hyper)
-    monkeypatch.setattr(conditionals, "noise", noise)
-    monkeypatch.setattr(conditionals, "tau", lambda *a: Held(np.array([kept.tau])))
+    monkeypatch.setattr(conditionals, "alpha", alpha)
+    monkeypatch.setattr(Gaussian, "tau", lambda *a: Held(np.array([kept.tau])))
 
 
 def held_draws(model: Model, ratings, state, form: str, sweeps: int, joint: bool) -> np.ndarray:
@@ -105,8 +126,9 @@ def held_draws(model: Model, ratings, state, form: str, sweeps: int, joint: bool
     kept = copy.deepcopy(state.item)
     out = []
     for k in range(sweeps):
-        for name in ("x", "W", "offset"):
-            getattr(state.item, name)[:] = getattr(kept, name)
+        state.item.x[:] = kept.x
+        for shift, before in zip(state.item.shifts, kept.shifts, strict=True):
+            shift.W[:], shift.offset[:] = before.W, before.offset
         gibbs_sweep(model, data, state, Draws(2, sweep=k), form)
         out.append(unknowns(model, state, joint))
     return np.array(out[100:] if joint else out)  # without W the draws are independent
@@ -128,10 +150,9 @@ def test_rows_are_a_linear_regression(name):
     state = random_state(model, data)
     mean, covariance = regression(model, ratings, state, joint=False)
     me, items = state.user, state.item
-    known = OtherSide.of(items.x, items.noise, sweeping.POINTS)
-    inputs = (data.user.observed, known, state.tau * me.noise,
-              sweeping.prior_of(model, data.user, me))  # fmt: skip
-    outputs = (me.x, np.empty(0), sweeping.POINTS, np.empty(0), state.width())
+    known = OtherSide.of(items.x, items.alpha, POINTS)
+    inputs = (data.user.observed, known, state.tau * me.alpha, row_prior(model, data.user, me))
+    outputs = (me.x, np.empty(0), POINTS, np.empty(0), state.width())
     counter = stream(Draws(0), "user", "rows").counter()
     draw_rows(*inputs, counter, False, *outputs)
     assert unknowns(model, state, joint=False) == pytest.approx(mean, rel=1e-9, abs=1e-9)
@@ -198,8 +219,11 @@ def test_side_features_and_rows_are_one_linear_regression(name, form, monkeypatc
         (mistakes.n_for_n_squared, {"kernel": "draw_non_centred"}, "user side", "non-centred"),
         (mistakes.quiet_side_features, {}, "both sides, joint bias", "centred"),
         (mistakes.offset_left_out, {}, "user side, robust", "interwoven"),
+        (mistakes.second_design_left_out, {}, "two designs", "interwoven"),
+        (mistakes.values_forgotten, {}, "user design", "centred"),
+        (mistakes.values_forgotten, {"kernel": "draw_non_centred"}, "user design", "non-centred"),
     ],
-    ids=["centred", "non-centred", "quiet", "offset"],
+    ids=["centred", "non-centred", "quiet", "offset", "second", "values", "values, non-centred"],
 )
 def test_mistakes_in_side_features_are_caught(mistake, options, name, form, monkeypatch):
     mistake(monkeypatch, **options)

@@ -22,11 +22,15 @@ class Display:
         self.console = Console(stderr=True)
         self.lines = not quiet and not self.console.is_terminal
         columns = (
-            TextColumn("{task.fields[runs]}"), BarColumn(), TaskProgressColumn(),
-            TextColumn("{task.fields[left]}"), TextColumn("{task.fields[what]}", style="dim"),
-        )  # fmt: skip
-        self.bar = Progress(*columns, console=self.console, transient=True,
-                            disable=quiet or self.lines)  # fmt: skip
+            TextColumn("{task.fields[runs]}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[what]}", style="dim"),
+        )
+        self.bar = Progress(
+            *columns, console=self.console, transient=True, disable=quiet or self.lines
+        )
         self.task = self.bar.add_task("", total=None, runs="preparing", left="", what="")
         self.first: tuple[float, float] | None = None
 
@@ -38,13 +42,18 @@ class Display:
                 click.echo(f"{event.runs[0]} of {event.runs[1]} runs are there already", err=True)
         left = self._left(event)
         self.bar.update(
-            self.task, completed=event.done, total=event.total, left=left,
-            runs=f"{event.runs[0]} of {event.runs[1]} runs", what=", ".join(event.running),
-        )  # fmt: skip
+            self.task,
+            completed=event.done,
+            total=event.total,
+            left=left,
+            runs=f"{event.runs[0]} of {event.runs[1]} runs",
+            what=", ".join(event.running),
+        )
         if self.lines and event.kind == "end":
             rmse = "" if event.rmse is None else f"  RMSE {event.rmse:.4f}"
-            click.echo(f"{event.runs[0]:3d} of {event.runs[1]}  {event.name}{rmse}  {left}",
-                       err=True)  # fmt: skip
+            click.echo(
+                f"{event.runs[0]:3d} of {event.runs[1]}  {event.name}{rmse}  {left}", err=True
+            )
 
     def _left(self, event: Any) -> str:
         """The time left, by the speed so far; nothing before a fiftieth is done."""

@@ -126,11 +126,6 @@ def _doubt_in_errors(
     return np.asarray(total / (me.Lambda[0, 0] + weight * total))
 
 
-def _has_hidden_scales(model: Model) -> bool:
-    """Whether a row has a precision or a Student-t scale that only its own ratings tell."""
-    return model.precision != "constant" or model.prior == "student-t"
-
-
 def _start_rows(model: Model, state: State, mine: SideData) -> tuple[State, Side, Side]:
     """Return a state with new rows at zero, their side, and the other side."""
     side, others = state.sides(mine.name)
@@ -271,7 +266,7 @@ def _fold_rows(
         W = np.tile(shift.mu, (len(me.x), 1))
         if kind == "draw":
             half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
-            own = stream(draws, None, "fold_in_W").normals(len(me.x), model.size - first)
+            own = stream(draws, None, "fold_in_W", number).normals(len(me.x), model.size - first)
             W[:, first:] += own @ half.T
         rows[f"{other}.{shift_names(number)['W']}"] = W  # nothing is known of it
     return rows

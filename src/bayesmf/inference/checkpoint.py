@@ -192,7 +192,7 @@ class Checkpoint:
                     what = f"other {name.removeprefix('ratings.')} ratings"
                 elif name == "start":
                     what = "another start"
-                elif name.startswith("engine."):
+                elif name == "engine.spans":
                     what = "users in other blocks (Ray's resident, blocks)"
                 raise DataError(
                     f"{self.folder} holds the checkpoint of a run with {what}; resume with what "

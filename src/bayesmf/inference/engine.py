@@ -87,7 +87,8 @@ def find_engine(asked: str | Engine) -> Engine:
         module, _, name = ENGINES[asked].partition(":")
         found: Engine = getattr(import_module(module), name)()
         return found
-    if not isinstance(asked, str) and isinstance(asked, Engine):
+    if isinstance(asked, Engine) and not isinstance(asked, str | type):
         return asked
     named = " or ".join(repr(name) for name in ENGINES)
-    raise DataError(f"engine={asked!r}: choose {named}, or give an engine such as bayesmf.Ray(...)")
+    told = f"engine={asked!r}: choose {named}, or give an engine such as bayesmf.Ray(...)"
+    raise DataError(told) if isinstance(asked, str) else TypeError(told)

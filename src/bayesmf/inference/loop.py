@@ -68,9 +68,14 @@ Callback = Callable[[Progress], bool | None]
 GIVE_RATINGS = "Ratings, such as Ratings.from_frame(table), or fit a table with bayesmf.fit(table)"
 
 
-def check_parts(train: Ratings | Shards, **parts: Ratings | None) -> None:
-    """Refuse test or validation ratings that number users or items in another way."""
+def check_parts(train: Ratings | Shards, *, shards: bool = False, **parts: Ratings | None) -> None:
+    """Refuse test or validation ratings that number users or items in another way.
+
+    With ``shards`` the training ratings may be on disk.
+    """
     check_kind("train", train, (Ratings, Shards), GIVE_RATINGS)
+    if isinstance(train, Shards) and not shards:
+        raise DataError(f"{train.folder} holds shards; fit them with Gibbs(engine='ray')")
     for name, part in parts.items():
         if part is None:
             continue

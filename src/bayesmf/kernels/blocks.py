@@ -1,4 +1,4 @@
-"""Many small symmetric matrices at once: inverses, and products with a vector each."""
+"""Many small symmetric matrices at once: inverses, and products with vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bayesmf.machine import LANES
 
 @parallel
 def pack_scaled(grams, scale, first, size, out):
-    """out_i = scale_i times the lower triangle of grams_i from row and column ``first`` on."""
+    """Fills out_i with scale_i times the lower triangle of grams_i from column ``first`` on."""
     for i in prange(len(out)):
         cell = 0
         for a in range(size):
@@ -23,7 +23,7 @@ def pack_scaled(grams, scale, first, size, out):
 
 @parallel
 def inverses(blocks, prior, first, out, logdet):
-    """out_k = (prior + blocks_k)^-1 and its log determinant, eight at a time.
+    """Fills out_k with (prior + blocks_k)^-1 and its log determinant, eight at a time.
 
     ``blocks`` are lower triangles; ``out`` holds those of wider matrices, in which the inverse
     begins at row and column ``first``.
@@ -58,7 +58,7 @@ def inverses(blocks, prior, first, out, logdet):
 
 @parallel
 def triangles_times(triangles, first, v, out):
-    """out_k = C_k v_k, where C_k is a wider lower triangle from ``first`` on."""
+    """Fills out_k with C_k v_k, where C_k is a wider lower triangle from ``first`` on."""
     size = v.shape[1]
     for k in prange(len(v)):
         for a in range(size):
@@ -74,7 +74,7 @@ def triangles_times(triangles, first, v, out):
 
 @parallel
 def grams_times(grams, scale, first, v, out):
-    """out_i = scale_i A_i v_i, where A_i is grams_i from row and column ``first`` on."""
+    """Fills out_i with scale_i A_i v_i, where A_i is grams_i from row and column ``first`` on."""
     size = v.shape[1]
     for i in prange(len(v)):
         for a in range(size):

@@ -41,17 +41,17 @@ class Sparse(NamedTuple):
 
 
 def pattern(observed: Any) -> Sparse:
-    """The matrix with a 1 for each rating of ``observed``."""
+    """Returns the matrix with a 1 for each rating of ``observed``."""
     return Sparse(observed.starts, observed.index, NO_VALUES)
 
 
 def squared(matrix: Sparse) -> Sparse:
-    """The matrix of the squared entries."""
+    """Returns the matrix of the squared entries."""
     return matrix._replace(values=matrix.values**2) if len(matrix.values) else matrix
 
 
 def strips(rows: Any) -> Any:
-    """(row, column) as (strip, row, COLUMNS), zeros where a strip is not full."""
+    """Returns rows cut into (strip, row, COLUMNS), with zeros where a strip is not full."""
     out = aligned((-(-rows.shape[1] // COLUMNS), len(rows), COLUMNS))
     _cut(rows, out)
     return out
@@ -65,13 +65,13 @@ def _cut(rows, out):
 
 
 def offsets(matrix: Sparse, W: Any, c: Any, out: Any) -> None:
-    """out_i = c_i sum_k v_ik W_k, with ``matrix`` by rows."""
+    """Fills out_i = c_i sum_k v_ik W_k, with ``matrix`` by rows."""
     offsets_of_strips(matrix, strips(W), c, out)
 
 
 @parallel
 def offsets_of_strips(matrix, cut, c, out):
-    """The same as ``offsets``, from a W that is cut into strips already."""
+    """Does the same as ``offsets``, for a W that is cut into strips already."""
     starts, index, values = matrix.starts, matrix.index, matrix.values
     ones = np.ones(cut.shape[1])
     for i in prange(len(c)):
@@ -88,7 +88,7 @@ def offsets_of_strips(matrix, cut, c, out):
 
 @parallel
 def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, from_strip):
-    """Every W_k in turn given the rows' own values S, in coordinates that decouple its columns.
+    """Draws every W_k in turn given the rows S, in coordinates that decouple its columns.
 
     There W_k ~ N(mean, 1) and row i's residual f_i = (S_i - mu - offset_i) / c_i has precision
     weight_i scale_a in column a, where weight_i = spread_i c_i^2:
@@ -140,7 +140,7 @@ def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, fro
 
 @parallel
 def store_grams(observed, other, size, width, out):
-    """The matrix of ``gram`` for every row, both triangles."""
+    """Fills ``out`` with the matrix of ``gram`` of every row, both triangles."""
     columns = len(width)
     for i in prange(out.shape[0]):
         gram(observed, i, other.z, out[i], width)
@@ -154,7 +154,7 @@ def store_grams(observed, other, size, width, out):
 
 @serial
 def squared_error(A, x, cov, size):
-    """sum_j w_j (r_ij - fitted)^2 = [-x, 1]' A [-x, 1]; plus tr(A C) if ``cov`` is not empty."""
+    """Returns sum_j w_j (r_ij - fitted)^2 = [-x, 1]' A [-x, 1]; plus tr(A C) if ``cov`` has C."""
     last = A.shape[0] - 1
     total = A[last, last]
     for a in range(size):
@@ -173,14 +173,14 @@ def squared_error(A, x, cov, size):
 
 @parallel
 def squared_errors(grams, x, cov, size, out):
-    """``squared_error`` of every row."""
+    """Fills ``out`` with the ``squared_error`` of every row."""
     for i in prange(len(out)):
         out[i] = squared_error(grams[i], x[i], cov[i] if len(cov) else x[i, :0], size)
 
 
 @parallel
 def expected_errors(observed, x, cov, other, size, width, out):
-    """The mean of sum_j w_j (r_ij - fitted)^2 for the ratings of every row, under moments."""
+    """Fills ``out`` with the mean of sum_j w_j (r_ij - fitted)^2 of every row, under moments."""
     columns = len(width)
     for i in prange(len(out)):
         A = np.empty((columns, columns))
@@ -191,8 +191,22 @@ def expected_errors(observed, x, cov, other, size, width, out):
 
 
 @serial
+def slopes(grams, weight, first, size, x):
+    """Returns g_i = weight_i (h_i - A_i x_i), the columns from ``first`` on."""
+    last = grams.shape[1] - 1
+    g = np.zeros((x.shape[0], size))
+    for i in range(x.shape[0]):
+        for a in range(size):
+            total = grams[i, last, first + a]
+            for b in range(first + size):
+                total -= grams[i, first + a, b] * x[i, b]
+            g[i, a] = weight[i] * total
+    return g
+
+
+@serial
 def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, sample, x, W):
-    """Every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
+    """Draws every W_k in turn given the rows' own part U_i = S_i - offset_i; S moves along.
 
     precision  prior + sum_i X_ik^2 weight_i A_i
     linear     prior mean term + sum_i X_ik g_i + (sum_i X_ik^2 weight_i A_i) W_k
@@ -204,15 +218,7 @@ def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, s
     """
     starts, index, values = columns.starts, columns.index, columns.values
     size = prior.shape[0]
-    last = grams.shape[1] - 1
-    end = first + size
-    g = np.zeros((x.shape[0], size))
-    for i in range(x.shape[0]):
-        for a in range(size):
-            total = grams[i, last, first + a]
-            for b in range(end):
-                total -= grams[i, first + a, b] * x[i, b]
-            g[i, a] = weight[i] * total
+    g = slopes(grams, weight, first, size, x)
     P = np.empty((size, size))
     step = np.empty(size)
     normals = np.empty(size)
@@ -256,7 +262,7 @@ def draw_non_centred(columns, c, weight, grams, prior, linear, first, counter, s
 
 @serial
 def solve_one(Q, x, normals, size):
-    """x becomes Q^-1 x + L^-T normals; the lower triangle of Q becomes L."""
+    """Turns x into Q^-1 x + L^-T normals, and the lower triangle of Q into L."""
     for j in range(size):
         for i in range(j, size):
             total = Q[i, j]

@@ -12,7 +12,7 @@ DEPTH = 40.0  # a density e^-40 below its maximum adds nothing that doubles can 
 
 @parallel
 def truncated_moments(shape, rate, low, high, nodes, weights, out):
-    """out_i = (log of int x^(a-1) e^(-bx) b^a dx, E[x], E[log x]) over (low, high).
+    """Fills out_i = (log of int x^(a-1) e^(-bx) b^a dx, E[x], E[log x]) over (low, high).
 
     In t = log x the density is exp(f), f(t) = a t - b e^t, which is concave with its maximum at
     t* = log(a / b). Where f is more than DEPTH below its greatest value in the interval it is left

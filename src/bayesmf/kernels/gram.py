@@ -20,7 +20,9 @@ def padded(columns: int) -> int:
 
 @serial
 def gram(observed, row, z, sums, width):
-    """A = sum over j rated by ``row`` of w_j y_j y_j', y_j = (1, T_j, r_j - mean - bias_j).
+    """Fills ``sums`` with A = sum over the j that ``row`` rated of w_j y_j y_j'.
+
+    y_j = (1, T_j, r_j - mean - bias_j)
 
     ``z`` holds the rows of an ``OtherSide``. The target stands in the last column, so the last row
     of A is the linear term.
@@ -35,7 +37,7 @@ def gram(observed, row, z, sums, width):
 
 @serial
 def add_covariances(observed, row, other, scratch, sums, size):
-    """A += sum over j rated by ``row`` of w_j Cov[z_j], when the other side is given by moments.
+    """Adds sum over the j that ``row`` rated of w_j Cov[y_j], if the other side is moments.
 
     ``other.cov`` holds the lower triangle of Cov[(bias_j, T_j)] row by row; in the target
     r_j - bias_j the bias stands with a minus.

@@ -13,7 +13,7 @@ from bayesmf.machine import LANES
 
 @serial
 def cholesky(Q, size):
-    """Lower factors in place: Q[a, b, lane], b <= a."""
+    """Turns every Q into its lower Cholesky factor, in place: Q[a, b, lane], b <= a."""
     inverse = np.empty(LANES)
     for j in range(size):
         i = j
@@ -33,7 +33,7 @@ def cholesky(Q, size):
 
 @serial
 def solve_and_draw(Q, x, normals, size):
-    """x becomes Q^-1 x + L^-T normals, where Q = L L' and L is given: the mean, plus a draw."""
+    """Turns x into Q^-1 x + L^-T normals, a mean plus a draw, where Q holds L and means L L'."""
     for i in range(size):
         for k in range(i):
             for lane in range(LANES):
@@ -53,7 +53,7 @@ def solve_and_draw(Q, x, normals, size):
 
 @serial
 def inverse(Q, R, out, size):
-    """out = (L L')^-1, its lower triangles row by row, given L in Q.
+    """Fills ``out`` with the lower triangles of (L L')^-1, row by row, given L in Q.
 
     R = L^-1 is scratch: R_jj = 1 / L_jj, R_ij = -sum_k<i L_ik R_kj / L_ii; then out = R'R.
     """

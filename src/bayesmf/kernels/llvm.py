@@ -25,7 +25,7 @@ W, MR, NB = (8, 8, 3) if WIDE else (4, 4, 3)  # 24 sums of 8 in 32 registers, or
 
 @intrinsic
 def add_products(typingctx, z, index, values, mean, first, rows, sums, width):
-    """sums[a, b] += sum over ``rows`` ratings k of y_ka y_kb, for b's block <= a's block.
+    """Adds sum over ``rows`` ratings k of y_ka y_kb to sums[a, b], for b's block <= a's block.
 
     k runs from ``first`` on; y_k is z[index[k]], but for the target z_0 (values[k] - mean - z_last)
     in its last column.
@@ -61,7 +61,10 @@ def add_products(typingctx, z, index, values, mean, first, rows, sums, width):
 
 
 def in_passes(columns: int) -> list[list[tuple[int, range]]]:
-    """Blocks of sums, each a number of rows and its vectors, as many in a pass as there is room."""
+    """Returns passes over the ratings; a pass has as many blocks of sums as there are registers.
+
+    A block is given by its number and by the vectors of columns that it spans.
+    """
     passes: list[list[tuple[int, range]]] = []
     room = 0
     for block in range(columns // MR):
@@ -77,7 +80,7 @@ def in_passes(columns: int) -> list[list[tuple[int, range]]]:
 
 
 class _Pass:
-    """Code of a pass: load its sums, add the products of every rated row, store them."""
+    """Writes the code of a pass: load its sums, add the products of every rated row, store them."""
 
     def __init__(self, context, builder, signature, args, columns) -> None:
         self.context, self.builder, self.types, self.columns = context, builder, signature, columns
@@ -90,17 +93,17 @@ class _Pass:
         return self.builder.bitcast(at, self.vector.as_pointer()) if vector else at
 
     def entry(self, argument: int, k, kind):
-        """Number ``k`` of an array among the arguments, as the kind of number asked for."""
+        """Loads entry ``k`` of an array among the arguments, as a number of type ``kind``."""
         value = self.builder.load(self.pointer(self.args[argument], k))
         return self.context.cast(self.builder, value, self.types.args[argument].dtype, kind)
 
     def rated(self, k):
-        """Where the row of the k-th rating begins in z."""
+        """Returns where the row of the k-th rating begins in z."""
         row = self.entry(1, k, types.intp)
         return self.builder.mul(row, ir.Constant(row.type, self.columns))
 
     def prefetch(self, base):
-        """Ask for a row of z, cache line by cache line."""
+        """Asks for a row of z, cache line by cache line."""
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         call = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
@@ -156,7 +159,7 @@ class _Pass:
 
 
 def everywhere(builder, value, vector):
-    """The vector that holds ``value`` in every lane."""
+    """Returns the vector that holds ``value`` in every lane."""
     empty = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
     same = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)

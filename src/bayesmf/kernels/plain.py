@@ -9,7 +9,7 @@ from bayesmf.machine import LANES, serial
 
 @serial
 def add_products(z, index, values, mean, first, rows, sums, width):
-    """sums[a, b] += sum over ``rows`` ratings k of y_ka y_kb, for b <= a.
+    """Adds sum over ``rows`` ratings k of y_ka y_kb to sums[a, b], for b <= a.
 
     k runs from ``first`` on; y_k is z[index[k]], but for the target z_0 (values[k] - mean - z_last)
     in its last column.
@@ -27,14 +27,14 @@ def add_products(z, index, values, mean, first, rows, sums, width):
 
 @serial
 def subtract_4(Q, i, j, n):
-    """Q[i + r, n, :] -= sum over k < n of Q[i + r, k, :] Q[j, k, :], for r < 4."""
+    """Does for rows i to i + 3 what ``subtract_1`` does for row i."""
     for r in range(4):
         subtract_1(Q, i + r, j, n)
 
 
 @serial
 def subtract_1(Q, i, j, n):
-    """Q[i, n, :] -= sum over k < n of Q[i, k, :] Q[j, k, :]."""
+    """Subtracts sum over k < n of Q[i, k, :] Q[j, k, :] from Q[i, n, :]."""
     for k in range(n):
         for lane in range(LANES):
             Q[i, n, lane] -= Q[i, k, lane] * Q[j, k, lane]
@@ -42,7 +42,10 @@ def subtract_1(Q, i, j, n):
 
 @serial
 def add_rows(index, values, begin, end, weight, rows, total):
-    """total += weight_i row_i, over the entries of a sparse matrix from ``begin`` to ``end``."""
+    """Adds weight_i row_i to ``total``, for the entries ``begin`` to ``end`` of a sparse matrix.
+
+    Row i is that of the entry's column; ``values`` belong to the signature of all four such loops.
+    """
     for p in range(begin, end):
         i = index[p]
         for a in range(LANES):
@@ -51,7 +54,7 @@ def add_rows(index, values, begin, end, weight, rows, total):
 
 @serial
 def add_valued_rows(index, values, begin, end, weight, rows, total):
-    """total += weight_i v row_i, where v is the value of the entry."""
+    """Adds weight_i v row_i to ``total``, where v is the value of the entry."""
     for p in range(begin, end):
         i = index[p]
         factor = weight[i] * values[p]
@@ -61,7 +64,7 @@ def add_valued_rows(index, values, begin, end, weight, rows, total):
 
 @serial
 def subtract_from_rows(index, values, begin, end, weight, rows, total):
-    """row_i -= total."""
+    """Subtracts ``total`` from every row_i."""
     for p in range(begin, end):
         i = index[p]
         for a in range(LANES):
@@ -70,7 +73,7 @@ def subtract_from_rows(index, values, begin, end, weight, rows, total):
 
 @serial
 def subtract_from_valued_rows(index, values, begin, end, weight, rows, total):
-    """row_i -= v total, where v is the value of the entry."""
+    """Subtracts v ``total`` from every row_i, where v is the value of the entry."""
     for p in range(begin, end):
         i = index[p]
         for a in range(LANES):

@@ -9,7 +9,7 @@ from bayesmf.machine import serial
 
 @serial
 def leave_out(scores, user, starts, index, column_of):
-    """scores = -inf where the user of the row has rated.
+    """Sets scores to -inf where the user of the row has rated.
 
     ``column_of`` holds the column of each item, or -1 if it has none.
     """
@@ -23,7 +23,7 @@ def leave_out(scores, user, starts, index, column_of):
 
 @serial
 def _sift(value, column, at, end):
-    """Let the entry ``at`` of a heap sink below all that are smaller; the least is at 0.
+    """Lets the entry ``at`` of a heap sink below all that are smaller; the least is at 0.
 
     Of equal values the later column is the smaller.
     """
@@ -45,7 +45,7 @@ def _sift(value, column, at, end):
 
 @serial
 def largest(scores, out):
-    """out_r = the columns of the largest entries of scores_r, the largest first."""
+    """Fills out_r with the columns of the largest entries of scores_r, the largest first."""
     width = out.shape[1]
     for r in range(len(out)):
         row = scores[r]

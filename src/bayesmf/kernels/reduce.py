@@ -12,7 +12,7 @@ BLOCK = 2048  # rows summed together, whatever the number of threads
 
 @parallel
 def weighted_moments(x, weight, first, end):
-    """sum w, sum w x and sum w x x' over the rows of x[:, first:end]."""
+    """Returns sum w, sum w x and sum w x x' over the rows of x[:, first:end]."""
     size = end - first
     blocks = -(-x.shape[0] // BLOCK)
     parts = np.zeros((blocks, size + 1, size + 1))
@@ -38,7 +38,7 @@ def weighted_moments(x, weight, first, end):
 
 @parallel
 def predict(user, item, x, y, mean, out):
-    """mean + gamma_i + eta_j + S_i'T_j for every pair; x and y hold (bias, features)."""
+    """Predicts mean + gamma_i + eta_j + S_i'T_j for every pair; x and y hold (bias, features)."""
     for k in prange(len(out)):
         i, j = user[k], item[k]
         total = mean + x[i, 0] + y[j, 0]
@@ -49,7 +49,7 @@ def predict(user, item, x, y, mean, out):
 
 @parallel
 def residual_sums(observed, x, other, weight, size, gradient, errors):
-    """For every row i, with e_ij = r_ij - gamma_i - eta_j - S_i'T_j:
+    """Sums the residuals e_ij = r_ij - gamma_i - eta_j - S_i'T_j of every row i.
 
     gradient_i = sum_j w_j e_ij (1, T_j),  errors_i = sum_j w_j e_ij^2
     """

@@ -1,4 +1,4 @@
-"""Draw every row of one side given the other: Gram matrix, Cholesky factor, solve, draw.
+"""Draws every row of one side given the other: Gram matrix, Cholesky factor, solve, draw.
 
 Rows go eight at a time, so that the small factorisations run side by side in the lanes of a
 vector. A row's arithmetic and its draws do not depend on the others in its batch.
@@ -41,7 +41,7 @@ class OtherSide(NamedTuple):
 
     @classmethod
     def of(cls, x: Any, alpha: Any, cov: Any) -> OtherSide:
-        """From rows (bias, T) with zeros up to their width, and their noise precisions."""
+        """Makes them from rows (bias, T), with zeros up to their width, and noise precisions."""
         root = np.sqrt(alpha)
         z = np.multiply(root[:, None], x, out=aligned(x.shape))
         z[:, 0], z[:, -1] = root, x[:, 0]
@@ -66,7 +66,7 @@ class Prior(NamedTuple):
 
 
 def batches(counts: Any) -> Any:
-    """Rows sorted by length in batches of eight, batches dealt so that any cut is balanced."""
+    """Returns rows sorted by length in batches of eight, dealt so that any cut is balanced."""
     rows = np.argsort(counts, kind="stable")[::-1]
     size = -(-len(rows) // LANES)
     padded = np.full(size * LANES, -1, np.int64)
@@ -77,7 +77,7 @@ def batches(counts: Any) -> Any:
 
 @serial
 def add_fitted(A, h, x, squares, size):
-    """squares += x'A x - 2 x'h: the squared error, from the sum of squared targets."""
+    """Adds x'A x - 2 x'h to sums of squared targets, which makes them squared errors."""
     for a in range(size):
         for lane in range(LANES):
             squares[lane] += x[a, lane] * (A[a, a, lane] * x[a, lane] - 2.0 * h[a, lane])
@@ -88,7 +88,7 @@ def add_fitted(A, h, x, squares, size):
 
 @serial
 def add_trace(A, C, squares, size):
-    """squares += tr(A C): what a row's covariance adds to its mean squared error."""
+    """Adds tr(A C), a row's part in its mean squared error, to ``squares``."""
     cell = 0
     for a in range(size):
         for b in range(a + 1):
@@ -100,7 +100,10 @@ def add_trace(A, C, squares, size):
 
 @serial
 def sum_ratings(observed, other, batch, rows, scratch, sums, width, size):
-    """The rows of a batch, and their sums over ratings; an idle lane repeats the first row."""
+    """Fills ``rows`` with those of a batch and ``sums`` with their sums over ratings.
+
+    An idle lane repeats the first row.
+    """
     for lane in range(LANES):
         row = observed.order[batch, lane]
         rows[lane] = row if row >= 0 else observed.order[batch, 0]
@@ -111,7 +114,7 @@ def sum_ratings(observed, other, batch, rows, scratch, sums, width, size):
 
 @serial
 def fill(sums, rows, weight, prior, Q, x, size):
-    """The rows' precisions and linear terms, side by side, from their sums and common prior."""
+    """Fills Q and x with the rows' precisions and linear terms, from their sums and the prior."""
     last = sums.shape[1] - 1
     w, s = np.empty(LANES), np.empty(LANES)
     for lane in range(LANES):
@@ -128,7 +131,7 @@ def fill(sums, rows, weight, prior, Q, x, size):
 
 @serial
 def add_own_priors(prior, rows, Q, x, size):
-    """Add the priors that rows have by themselves."""
+    """Adds the priors that rows have by themselves."""
     for lane in range(LANES):
         row = rows[lane]
         cell = 0
@@ -141,7 +144,7 @@ def add_own_priors(prior, rows, Q, x, size):
 
 @serial
 def add_offsets(prior, rows, scratch, x, size):
-    """x_i += spread_i scaled offset_i, the linear term of an offset."""
+    """Adds spread_i scaled offset_i, the linear term of an offset, to x_i."""
     for lane in range(LANES):
         row = rows[lane]
         scratch[:] = 0.0
@@ -154,7 +157,7 @@ def add_offsets(prior, rows, scratch, x, size):
 
 @serial
 def fill_normals(counter, first, rows, scratch, normals):
-    """Standard normals for the rows, side by side."""
+    """Fills ``normals`` with those of the rows, side by side."""
     for lane in range(LANES):
         fill_normal(counter, first + rows[lane], scratch)
         for a in range(len(scratch)):
@@ -163,7 +166,7 @@ def fill_normals(counter, first, rows, scratch, normals):
 
 @serial
 def copy_sums(sums, A, h, squares, size):
-    """A, h and the sums of squared targets, side by side."""
+    """Copies A, h and the sums of squared targets, side by side."""
     last = sums.shape[1] - 1
     for lane in range(LANES):
         squares[lane] = sums[lane, last, last]
@@ -177,7 +180,7 @@ def copy_sums(sums, A, h, squares, size):
 
 @serial
 def store_covariances(rows, Q, offset_cov, C, covs, logdets, size):
-    """Store C without the offset's covariance, and its log determinant; add the offset's to C."""
+    """Stores C and its log determinant, and then adds the offset's covariance to C."""
     for lane in range(LANES):
         row = rows[lane]
         if row >= 0:
@@ -193,7 +196,7 @@ def store_covariances(rows, Q, offset_cov, C, covs, logdets, size):
 
 @serial
 def store_rows(rows, x, squares, out, errors, size):
-    """Store the rows of a batch, and their squared errors if there is room for them."""
+    """Stores the rows of a batch, and their squared errors if ``errors`` has rows."""
     for lane in range(LANES):
         row = rows[lane]
         if row >= 0:
@@ -205,7 +208,7 @@ def store_rows(rows, x, squares, out, errors, size):
 
 @parallel
 def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs, logdets, width):
-    """For each row i, x_i = (bias_i, S_i) from its conditional, or its mean if not ``sample``.
+    """Draws every x_i = (bias_i, S_i) from its conditional, or takes its mean if not ``sample``.
 
     precision  fixed + spread_i scaled + own_i + weight_i A_i
     linear     linear_fixed + spread_i (linear_scaled + scaled offset_i) + own_linear_i
@@ -254,7 +257,7 @@ def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs
 
 @parallel
 def pack_grams(observed, other, size, width, out):
-    """The matrix of ``gram`` for every row, without its zeros: a lower triangle, row by row."""
+    """Fills ``out`` with the matrix of ``gram`` of every row: lower triangles without its zeros."""
     columns = len(width)
     for i in prange(out.shape[0]):
         A = np.empty((columns, columns))
@@ -270,12 +273,12 @@ def pack_grams(observed, other, size, width, out):
 
 @parallel
 def draw_from_grams(grams, weight, prior, counter, out, errors):
-    """``draw_rows`` for rows whose (A_i, h_i) have been summed before, without offsets.
+    """Draws rows as ``draw_rows`` does, from (A_i, h_i) summed before and without offsets.
 
     precision  fixed + spread_i scaled + weight_i A_i
     linear     linear_fixed + spread_i linear_scaled + weight_i h_i
 
-    ``errors`` receive sum_j w_j (r_ij - fitted)^2, from the same sums.
+    ``errors`` receives sum_j w_j (r_ij - fitted)^2, from the same sums.
     """
     size = prior.fixed.shape[0]
     for i in prange(out.shape[0]):

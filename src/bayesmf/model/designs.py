@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,7 @@ def _sparse(matrix: Any) -> Sparse:
     return frozen(Sparse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), values))
 
 
+@runtime_checkable
 class Design(Protocol):
     """What ``Model`` takes as a design of users or items."""
 

@@ -7,7 +7,7 @@ with these methods that is passed to ``Model``.
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ Parameters = dict[str, Array]
 MOST_EFFECTS = 8  # of one model: so many have random streams of their own
 
 
+@runtime_checkable
 class Effect(Protocol):
     """What ``Model`` takes as an effect."""
 

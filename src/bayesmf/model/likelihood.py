@@ -8,7 +8,7 @@ Gaussian is the first; another one is a class with these methods that is passed 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ class Predictive(Protocol):
         """The log density, or log probability, of one rating for each pair."""
 
 
+@runtime_checkable
 class Likelihood(Protocol):
     """What ``Model`` takes as a likelihood."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
@@ -18,6 +19,12 @@ from bayesmf.model.effects import MOST_EFFECTS, Effect
 from bayesmf.model.likelihood import Gaussian, Likelihood
 
 CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES}
+DESIGNS = (Design, MOST_DESIGNS, "a tuple of designs, such as (RatedSet(0.5),)")
+SEVERAL: dict[str, tuple[type[Any], int, str]] = {
+    "user_designs": DESIGNS,
+    "item_designs": DESIGNS,
+    "effects": (Effect, MOST_EFFECTS, "a tuple of effects"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,16 +44,13 @@ class Hyper:
     student_degrees: float = 4.0  # of a Student-t prior
 
     def __post_init__(self) -> None:
-        check_number("feature_mean", self.feature_mean)
-        check_number("bias_mean", self.bias_mean)
-        scales = self.feature_scale
-        for value in scales if isinstance(scales, tuple) else (scales,):
-            check_number("feature_scale", value, above=0.0)
-        if self.feature_degrees is not None:
-            check_number("feature_degrees", self.feature_degrees, above=0.0)
-        for name in ("feature_count", "noise_shape", "noise_rate", "bias_shape", "bias_rate",
-                     "bias_precision", "student_degrees"):  # fmt: skip
-            check_number(name, getattr(self, name), above=0.0)
+        for one in fields(self):
+            value, above = getattr(self, one.name), -math.inf if "mean" in one.name else 0.0
+            if one.name == "feature_scale" and isinstance(value, tuple):
+                value = tuple(check_number(one.name, each, above) for each in value)
+            elif value is not None or one.name != "feature_degrees":
+                value = check_number(one.name, value, above)
+            object.__setattr__(self, one.name, value)
 
 
 @dataclass(frozen=True)
@@ -80,27 +84,48 @@ class Model:
     hyper: Hyper = Hyper()  # the fixed numbers at the top
 
     def __post_init__(self) -> None:
-        check_whole("rank", self.rank)
+        object.__setattr__(self, "rank", check_whole("rank", self.rank))
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
-        for name, most in (("user_designs", MOST_DESIGNS), ("item_designs", MOST_DESIGNS),
-                           ("effects", MOST_EFFECTS)):  # fmt: skip
-            check_kind(name, getattr(self, name), (tuple, list), f"a tuple of {name}")
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-            if len(getattr(self, name)) > most:
-                raise DataError(f"{len(getattr(self, name))} {name}: choose {most} at most")
+        check_kind("own_features", self.own_features, bool, "True or False")
         check_kind("hyper", self.hyper, Hyper, "a Hyper, such as Hyper(noise_shape=1)")
-        for name in ("bounds", "precision_prior"):
-            check_kind(name, getattr(self, name), (tuple, list), "a pair of numbers")
-            if len(getattr(self, name)) != 2:
-                raise DataError(f"{name}={getattr(self, name)}: give two numbers")
-            object.__setattr__(self, name, tuple(float(v) for v in getattr(self, name)))
-        for value in self.precision_prior:
-            check_number("precision_prior", value, above=0.0)
-        low, high = self.bounds
-        if not 0 <= low < high < float("inf"):
-            raise DataError(f"bounds={self.bounds}: choose 0 <= low < high, both finite")
+        for name, above in (("bounds", -math.inf), ("precision_prior", 0.0)):
+            pair = getattr(self, name)
+            check_kind(name, pair, (tuple, list), "a pair of numbers")
+            if len(pair) != 2:
+                raise DataError(f"{name}={pair}: give two numbers")
+            object.__setattr__(self, name, tuple(check_number(name, v, above) for v in pair))
+        if not 0 <= self.bounds[0] < self.bounds[1]:
+            raise DataError(f"bounds={self.bounds}: choose 0 <= low < high")
+        self._check_features()
+        self._check_parts()
         self._check_designs()
+
+    def _check_parts(self) -> None:
+        """Designs, effects and the likelihood are objects with the methods of their protocols."""
+        for name, (kind, most, example) in SEVERAL.items():
+            check_kind(name, getattr(self, name), (tuple, list), example)
+            parts = tuple(getattr(self, name))
+            object.__setattr__(self, name, parts)
+            for number, part in enumerate(parts):
+                check_part(f"{name}[{number}]", part, kind, example)
+            if len(parts) > most:
+                raise DataError(f"{len(parts)} {name}: choose {most} at most")
+        check_part("likelihood", self.likelihood, Likelihood, "an object, such as Gaussian()")
+
+    def _check_features(self) -> None:
+        """The Wishart priors exist in as many dimensions as features have a prior together."""
+        columns, h = self.size - self.first_shifted, self.hyper
+        if h.feature_degrees is not None and h.feature_degrees <= columns - 1:
+            raise DataError(
+                f"feature_degrees={h.feature_degrees:g}: choose more than {columns - 1}, or None, "
+                f"for rank={self.rank} and bias={self.bias!r}"
+            )
+        if isinstance(h.feature_scale, tuple) and columns and len(h.feature_scale) != columns:
+            raise DataError(
+                f"feature_scale has {len(h.feature_scale)} numbers: give one, or a tuple of "
+                f"{columns}, for rank={self.rank} and bias={self.bias!r}"
+            )
 
     def _check_designs(self) -> None:
         if not (self.user_designs or self.item_designs):
@@ -219,6 +244,13 @@ class Model:
         h = self.hyper
         inverse = np.full((1, 1), 2 * h.bias_rate)
         return NormalWishart(np.zeros(1), h.feature_count, inverse, 2 * h.bias_shape)
+
+
+def check_part(name: str, part: object, kind: type, example: str) -> None:
+    """Refuse a class in place of an object of it, and what lacks the methods of its protocol."""
+    if isinstance(part, type):
+        raise TypeError(f"{name} is the class {part.__name__}: give {example}")
+    check_kind(name, part, kind, example)
 
 
 def _part_to_dict(part: Any) -> dict[str, Any]:

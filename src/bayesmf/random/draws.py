@@ -41,22 +41,22 @@ class Draws:
                 )
 
     def of(self, parameter: int) -> Draws:
-        """The stream of another parameter."""
+        """Returns the stream of another parameter."""
         return replace(self, parameter=parameter)
 
     def counter(self, kind: int = 3) -> Counter:
-        """For a kernel that draws by itself."""
+        """Returns the counter for a kernel that draws by itself."""
         block = self.parameter * KINDS + kind
         return Counter(np.uint64(self.seed), self.chain, block, self.sweep)  # type: ignore[arg-type]
 
     def normals(self, rows: int, columns: int = 1) -> Array:
-        """Standard normals."""
+        """Draws standard normals."""
         out = np.empty((rows, columns))
         philox.normals(self.counter(0), self.first, out)
         return out
 
     def gammas(self, shapes: Array) -> Array:
-        """Gamma(shape, 1), one for each shape; every shape must be positive and finite."""
+        """Draws from Gamma(shape, 1) for each shape; a shape must be positive and finite."""
         out = np.empty(len(shapes))
         philox.gammas(self.counter(1), self.first, shapes, out)
         wrong = np.flatnonzero(np.isnan(out))
@@ -68,7 +68,7 @@ class Draws:
         return out
 
     def uniforms(self, rows: int, columns: int = 1) -> Array:
-        """Uniforms on the open unit interval."""
+        """Draws uniforms on the open unit interval."""
         out = np.empty((rows, columns))
         philox.uniforms(self.counter(2), self.first, out)
         return out

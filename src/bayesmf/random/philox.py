@@ -1,8 +1,8 @@
 """Philox4x32-10 (Salmon et al. 2011): random numbers as a function of their counter.
 
 A draw is fixed by (seed; row, block, sweep, chain; number within the row), so it does not matter
-who draws it, or when. Uniforms take 64 bits, normals are the inverse distribution function of one
-uniform, so one number of the stream is one normal.
+which thread draws it, or when. A uniform takes 64 bits. A normal is the inverse distribution
+function of one uniform, so one number of the stream is one normal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ATTEMPTS = 1000  # at one Gamma draw
 
 @serial
 def philox(c0, c1, c2, c3, k0, k1):
-    """Ten rounds: a bijection of the counter (c0, c1, c2, c3) under the key (k0, k1)."""
+    """Returns the counter (c0, c1, c2, c3) after ten rounds under the key (k0, k1), a bijection."""
     for _ in range(10):
         p0 = M0 * c0
         p1 = M1 * c2
@@ -44,7 +44,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @serial
 def bits(counter, row, number):
-    """Two independent 64-bit words: numbers 2 ``number`` and 2 ``number`` + 1 of the row.
+    """Returns two independent 64-bit words: numbers 2 ``number`` and 2 ``number`` + 1 of the row.
 
     The counter is (row; number and block; sweep; chain and the row's upper bits), all disjoint.
     """
@@ -60,7 +60,7 @@ def bits(counter, row, number):
 
 @serial
 def to_unit(word):
-    """A 64-bit word to the open unit interval, symmetric about one half."""
+    """Maps a 64-bit word to the open unit interval, symmetric about one half."""
     return (np.float64(word >> S11) + 0.5) * 1.1102230246251565e-16  # 2^-53
 
 
@@ -92,14 +92,17 @@ TAIL = (
 
 @serial
 def polynomial(coefficients, r):
-    """A polynomial of degree 7 by Horner's rule."""
+    """Returns a polynomial of degree 7, by Horner's rule."""
     a, b, c, d, e, f, g, h = coefficients
     return ((((((a * r + b) * r + c) * r + d) * r + e) * r + f) * r + g) * r + h
 
 
 @serial
 def normal_quantile(p):
-    """The standard normal's inverse distribution function (Wichura 1988, AS 241), to 1e-16."""
+    """Returns the standard normal's inverse distribution function at p, to 1e-16.
+
+    The approximation is AS 241 (Wichura 1988).
+    """
     q = p - 0.5
     if abs(q) <= 0.425:
         r = 0.180625 - q * q
@@ -114,7 +117,7 @@ def normal_quantile(p):
 
 @serial
 def fill_uniform(counter, row, out):
-    """The first uniforms of a row."""
+    """Fills ``out`` with the first uniforms of a row."""
     for k in range(0, len(out), 2):
         a, b = bits(counter, row, k // 2)
         out[k] = to_unit(a)
@@ -124,7 +127,7 @@ def fill_uniform(counter, row, out):
 
 @serial
 def fill_normal(counter, row, out):
-    """The first standard normals of a row."""
+    """Fills ``out`` with the first standard normals of a row."""
     fill_uniform(counter, row, out)
     for k in range(len(out)):
         out[k] = normal_quantile(out[k])
@@ -132,21 +135,21 @@ def fill_normal(counter, row, out):
 
 @serial
 def uniforms(counter, first_row, out):
-    """Row after row of uniforms."""
+    """Fills ``out`` with uniforms, row after row."""
     for r in range(out.shape[0]):
         fill_uniform(counter, first_row + r, out[r])
 
 
 @serial
 def normals(counter, first_row, out):
-    """Row after row of standard normals."""
+    """Fills ``out`` with standard normals, row after row."""
     for r in range(out.shape[0]):
         fill_normal(counter, first_row + r, out[r])
 
 
 @serial
 def gammas(counter, first_row, shapes, out):
-    """One standard Gamma draw a row (Marsaglia & Tsang 2000), by rejection within the row.
+    """Draws a standard Gamma for each row (Marsaglia & Tsang 2000), by rejection within the row.
 
     A shape below 1 is drawn one higher and scaled by a uniform's power. The draw is NaN where the
     shape is not a positive finite number, and where ATTEMPTS proposals were rejected; each is

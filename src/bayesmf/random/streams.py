@@ -38,7 +38,7 @@ SHARED: dict[str, tuple[int, ...]] = {
     "tau": (40,),
     "response": (41, 42),  # of a latent likelihood
     "q_tau": (52,),
-    "fold_in_W": (60,),  # W of rows that training has not seen
+    "fold_in_W": (60, 43, 56),  # by design: W of rows that training has not seen
     "thompson": (61,),  # which draw a recommendation is made from
 }
 

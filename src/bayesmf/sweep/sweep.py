@@ -26,14 +26,14 @@ Array = NDArray[np.float64]
 
 
 def gibbs_sweep(model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
-    """Draw everything once; changes ``state`` in counter."""
+    """Draw everything once; changes ``state`` in place."""
     if data.response is not None:
         update_response(model, data, state, draws)
     sweep(model, data, state, Sampling(draws, form))
 
 
 def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float:
-    """Update users, items and the global precision in turn; changes ``state`` in counter.
+    """Update users, items and the global precision in turn; changes ``state`` in place.
 
     On each side: the designs, the hyper-parameters, the rows, and the rows' precisions, which need
     the squared errors that the rows' update leaves behind. Returns the weighted sum of squared

@@ -76,7 +76,7 @@ def _begin(block: Block, model: Model, draws: Draws) -> Held:
 
 
 def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
-    """Draw everything once, as ``sweep`` does; changes ``state`` in counter.
+    """Draw everything once, as ``sweep`` does; changes ``state`` in place.
 
     Rows that died with their machine are made again: the sweeps since the last state that the
     driver held whole (of a kept draw, of a checkpoint, or the start) are redone with the same
