@@ -7,11 +7,11 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from bayesmf.choices import Protocol
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayesmf import DataError, Ratings, kfold, load, load_split, save_split, split
+from bayesmf.choices import Protocol
 from bayesmf.data import split as splits
 
 

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import sparse
 
 import bayesmf
 from bayesmf import DataError, Gibbs, Model, Propagation, write
@@ -19,6 +20,7 @@ from bayesmf.cli.main import main
 from bayesmf.data.io.shards import Shards, part, shard, spans
 from bayesmf.engines.ray.cluster import Ray
 from bayesmf.engines.ray.crew import alternate
+from bayesmf.model.designs import Matrix, RatedSet
 from bayesmf.model.state import to_arrays
 from oracle.variants import VARIANTS, small_ratings
 
@@ -46,10 +48,32 @@ def test_every_model_has_the_bits_of_the_threads(name, cluster):
     same(fitted(ON_RAY[name], Ray(blocks=5)), fitted(ON_RAY[name]))
 
 
+@pytest.mark.parametrize("name", ["both sides, joint bias, robust, student-t", "two designs"])
 @pytest.mark.parametrize("blocks", [1, 2, 7, 1000])
-def test_the_blocks_do_not_matter(blocks, cluster):
-    model = VARIANTS["both sides, joint bias, robust, student-t"]
-    same(fitted(model, Ray(blocks=blocks)), fitted(model))
+def test_the_blocks_do_not_matter(blocks, name, cluster):
+    same(fitted(VARIANTS[name], Ray(blocks=blocks)), fitted(VARIANTS[name]))
+
+
+class Ages:
+    """A design given by a sparse matrix: empty rows, an empty column, values of both signs."""
+
+    name = "ages"
+
+    def matrix(self, side):
+        rng = np.random.default_rng(len(side.ids))
+        v = sparse.random_array((len(side.ids), 25), density=0.2, rng=rng, format="lil")
+        v[:, 7], v[3] = 0.0, 0.0
+        return Matrix.from_sparse(v - 0.4 * (v > 0.5))
+
+
+def test_any_sparse_matrix_is_a_design_on_ray(cluster):
+    """On both sides, wide enough for two strips of W, in blocks of a few rows."""
+    model = Model(rank=9, user_designs=(Ages(), RatedSet(0.5)), item_designs=(Ages(),))
+    one, other = fitted(model, Ray(blocks=9)), fitted(model)
+    same(one, other)
+    assert other.states[0].user.shifts[0].W.shape == (25, 10)
+    assert (other.states[0].user.shifts[0].offset[3] == 0).all()
+    assert np.ptp(other.states[0].item.shifts[0].offset) > 0
 
 
 def test_predictions_traces_and_draws_are_the_same(cluster):
@@ -74,9 +98,10 @@ def test_propagated_blocks_have_the_bits_of_the_threads(cluster):
         np.testing.assert_array_equal(values, other[name])
 
 
-def test_shards_have_the_bits_of_the_ratings(cluster, tmp_path):
+@pytest.mark.parametrize("name", ["both sides, joint bias, robust, student-t", "two designs"])
+def test_shards_have_the_bits_of_the_ratings(name, cluster, tmp_path):
     shards = shard(TRAIN, tmp_path / "shards", blocks=3)
-    model = VARIANTS["both sides, joint bias, robust, student-t"]
+    model = VARIANTS[name]
     one, other = fitted(model, "ray", shards), fitted(model)
     same(one, other)
     pairs = [(u, i) for u in TRAIN.users.values[:3] for i in TRAIN.items.values[:3]]

@@ -142,6 +142,11 @@ class Mood:
 
     name = "mood"
 
+    def start(self, *given):
+        raise NotImplementedError
+
+    update = contribution = doubt = start
+
 
 def test_ray_refuses_what_one_process_draws():
     """At once, whether Ray is installed or not."""

@@ -62,13 +62,13 @@ def test_parts_with_other_ids_are_refused(kind):
 def test_starts_of_another_shape_are_refused(kind):
     train = small_ratings(30, 20)
     state = Gibbs(NO_SIDE, sweeps=2, burn_in=0).fit(train).states[0]
-    for start, model, ratings in (
-        (state, NO_SIDE, small_ratings(40, 25)),
-        (state, SIDE, train),
-        (state, Model.paper("no-side", rank=12), train),
+    for model, ratings, told in (
+        (NO_SIDE, small_ratings(40, 25), "other data: user.x has shape"),
+        (SIDE, train, "its users have 0 designs, not 1"),
+        (Model.paper("no-side", rank=12), train, "other data: user.x has shape"),
     ):
-        with pytest.raises(DataError, match="the start is of another model or other data"):
-            kind(model).fit(ratings, start=start)
+        with pytest.raises(DataError, match=f"the start is of another model.*{told}"):
+            kind(model).fit(ratings, start=state)
     with pytest.raises(DataError, match="start='mapp': choose"):
         kind(NO_SIDE).fit(train, start="mapp")
 
@@ -187,11 +187,11 @@ def test_three_ratings_are_enough_to_fit():
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--penalty", "nan", "--inference", "map"], "penalty=nan: choose a number above 0"),
-        (["--penalty", "inf", "--inference", "map"], "penalty=inf: choose a number above 0"),
+        (["--penalty", "nan", "--inference", "map"], "penalty=nan: choose a finite number above 0"),
+        (["--penalty", "inf", "--inference", "map"], "penalty=inf: choose a finite number above 0"),
         (["--sweeps", "0", "--inference", "map"], "sweeps=0: choose 1 or more"),
         (["--user-designs", "rated:nan"], "write 'none', or 'rated:P'"),
-        (["--bounds", "0:inf"], "both finite"),
+        (["--bounds", "0:inf"], "bounds=inf: choose a finite number"),
         (["--bounds", "1:2:3"], "write LOW:HIGH, or N"),
     ],
 )

@@ -108,17 +108,22 @@ def explain(
         parts["features"] = parts.pop("own_features") + parts.pop("designs")
     out: dict[str, Any] = {
         "prediction": float(sum(values.mean() for values in parts.values())),
-        "parts": {name: {"mean": float(values.mean()), "sd": float(values.std())}
-                  for name, values in parts.items()},
-    }  # fmt: skip
+        "parts": {
+            name: {"mean": float(values.mean()), "sd": float(values.std())}
+            for name, values in parts.items()
+        },
+    }
     if rated is not None and not posterior.model.responds:
         rows = rated.by_user
         span = slice(rows.starts[user], rows.starts[user + 1])
         added = shares(posterior, user, item, rated)
         order = np.argsort(-np.abs(added), kind="stable")[:most]
         out["ratings"] = [
-            {"item": rated.items.values.item(int(rows.index[span][k])),
-             "rating": float(rows.values[span][k]), "adds": float(added[k])}
+            {
+                "item": rated.items.values.item(int(rows.index[span][k])),
+                "rating": float(rows.values[span][k]),
+                "adds": float(added[k]),
+            }
             for k in order
-        ]  # fmt: skip
+        ]
     return out

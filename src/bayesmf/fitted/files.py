@@ -45,9 +45,13 @@ MOST = 1 << 40  # bytes that a file inside an archive may claim to have
 
 
 NAMES_1 = {
-    "mean": "mu", "precision": "Lambda", "noise": "alpha", "spread": "scale", "W_mean": "mu_W",
+    "mean": "mu",
+    "precision": "Lambda",
+    "noise": "alpha",
+    "spread": "scale",
+    "W_mean": "mu_W",
     "W_precision": "Lambda_W",
-}  # fmt: skip
+}
 """What arrays were called in format 1."""
 
 
@@ -212,8 +216,15 @@ def _read_files(path: Path) -> dict[str, bytes]:
             if any(info.file_size > MOST for info in archive.infolist()):
                 raise _Bad("claims to hold an impossible size")
             return {name: archive.read(name) for name in names}
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, MemoryError,
-            NotImplementedError) as error:  # fmt: skip
+    except (
+        zipfile.BadZipFile,
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        MemoryError,
+        NotImplementedError,
+    ) as error:
         raise _Bad(f"is not a model that can be read ({error})") from None
     except Exception as error:  # zlib.error has no public base
         raise _Bad(f"is damaged ({error})") from None

@@ -256,8 +256,10 @@ def _fold_rows(
     me, others = new.sides(side)
     other: Name = "item" if side == "user" else "user"
     rows: dict[str, Array] = {
-        f"{side}.x": me.x[:, : model.size], f"{side}.alpha": me.alpha, f"{side}.scale": me.scale,
-    }  # fmt: skip
+        f"{side}.x": me.x[:, : model.size],
+        f"{side}.alpha": me.alpha,
+        f"{side}.scale": me.scale,
+    }
     first = model.first_shifted
     matrices = (data.item if side == "user" else data.user).matrices
     for number, shift in enumerate(others.shifts):

@@ -172,9 +172,13 @@ class Posterior:
             yield Moments(f, doubt, noise_variance / float(draws["tau"][number][0]))
 
     def _doubt(
-        self, draws: Mapping[str, NDArray[np.float32]], number: int, new: Mapping[Name, Any],
-        x: Mapping[Name, Any], found: Mapping[Name, Any],
-    ) -> Array:  # fmt: skip
+        self,
+        draws: Mapping[str, NDArray[np.float32]],
+        number: int,
+        new: Mapping[Name, Any],
+        x: Mapping[Name, Any],
+        found: Mapping[Name, Any],
+    ) -> Array:
         """The variance that the rows of strangers add, given a draw."""
         doubt = np.zeros(len(new["user"]))
         covariance = {}
@@ -197,8 +201,14 @@ class Posterior:
         """The effects of the model with their parameters in one draw."""
         for k, effect in enumerate(self.model.effects):
             start = f"effect {k}."
-            yield effect, {name.removeprefix(start): values[number].astype(float)
-                           for name, values in draws.items() if name.startswith(start)}  # fmt: skip
+            yield (
+                effect,
+                {
+                    name.removeprefix(start): values[number].astype(float)
+                    for name, values in draws.items()
+                    if name.startswith(start)
+                },
+            )
 
     def stranger(
         self, draws: Mapping[str, NDArray[np.float32]], number: int, name: Name

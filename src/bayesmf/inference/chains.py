@@ -31,9 +31,16 @@ class Chains:
     """
 
     def __init__(
-        self, sampler: Gibbs, engine: Engine, data: Data, train: Ratings | Shards,
-        test: Ratings | None, validation: Ratings | None, patience: int, kept: Kept,
-    ) -> None:  # fmt: skip
+        self,
+        sampler: Gibbs,
+        engine: Engine,
+        data: Data,
+        train: Ratings | Shards,
+        test: Ratings | None,
+        validation: Ratings | None,
+        patience: int,
+        kept: Kept,
+    ) -> None:
         self.sampler, self.engine, self.data = sampler, engine, data
         self.patience, self.kept, self.draws_each = patience, kept, sampler.draws_kept(train)
         self.start: State | Literal["random"] = "random"  # where every chain begins
@@ -64,10 +71,15 @@ class Chains:
     def progress(self, seconds: float) -> Progress:
         """For the callbacks."""
         return Progress(
-            len(self.states) - 1, self.sampler.chains, self.done[-1], self.sampler.sweeps, seconds,
-            self.curve[-1] if self.curve else None, self.judged[-1] if self.judged else None,
+            len(self.states) - 1,
+            self.sampler.chains,
+            self.done[-1],
+            self.sampler.sweeps,
+            seconds,
+            self.curve[-1] if self.curve else None,
+            self.judged[-1] if self.judged else None,
             state=self.states[-1],
-        )  # fmt: skip
+        )
 
     def step(self) -> None:
         """One sweep of the running chain, or of the next if that has ended, and all it leads to."""

@@ -43,8 +43,11 @@ def describe_run(
     run: Chains, start: object, parts: Mapping[str, Ratings | Shards | None]
 ) -> dict[str, Any]:
     """All that decides the bits of a run; threads do not."""
-    settings = {key: value for key, value in vars(run.sampler).items()
-                if key not in ("model", "threads", "engine")}  # fmt: skip
+    settings = {
+        key: value
+        for key, value in vars(run.sampler).items()
+        if key not in ("model", "threads", "engine")
+    }
     facts = {
         "version": bayesmf.__version__,
         "model": run.sampler.model.to_dict(),
@@ -53,9 +56,10 @@ def describe_run(
         "engine": run.engine.describe(run.data),
         "start": _sum(_pack(to_arrays(start))) if isinstance(start, State) else str(start),
         "patience": None if run.judge is None else run.patience,
-        "ratings": {name: None if part is None else part.fingerprint()
-                    for name, part in parts.items()},
-    }  # fmt: skip
+        "ratings": {
+            name: None if part is None else part.fingerprint() for name, part in parts.items()
+        },
+    }
     found: dict[str, Any] = json.loads(json.dumps(facts, default=lambda value: value.item()))
     return found
 
@@ -77,8 +81,9 @@ def open_checkpoint(
         for name in filter(STALE.fullmatch, names):
             (folder / name).unlink(missing_ok=True)
         for name in sorted(names):
-            if MAIN not in names and not (OURS.fullmatch(name) or STALE.fullmatch(name)
-                                          or name == LOCK):  # fmt: skip
+            if MAIN not in names and not (
+                OURS.fullmatch(name) or STALE.fullmatch(name) or name == LOCK
+            ):
                 raise DataError(f"{folder} holds other files ({name}); choose another folder")
         yield Checkpoint(folder, run, facts, every)
 
@@ -146,9 +151,13 @@ class Checkpoint:
             finished = facts["chains"] - (not facts["resting"])
             states = [self._part(f"chain-{number}") for number in range(finished)]
             if not facts["resting"]:
-                states.append({name.removeprefix("state."): values
-                               for name, values in arrays.items()
-                               if name.startswith("state.")})  # fmt: skip
+                states.append(
+                    {
+                        name.removeprefix("state."): values
+                        for name, values in arrays.items()
+                        if name.startswith("state.")
+                    }
+                )
             _put_back(run, facts, arrays, states)
             clock.earlier = float(facts["seconds"])
         except DataError:
@@ -219,10 +228,13 @@ def _collect(run: Chains) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             arrays[name] = np.array([moments.mean, moments.squares, moments.noise_variance])
             counts[name] = moments.count
     facts = {
-        "chains": len(run.states), "resting": run.resting, "ended": run.ended,
-        "names": list(run.traces[0]) if run.traces else [], "counts": counts,
+        "chains": len(run.states),
+        "resting": run.resting,
+        "ended": run.ended,
+        "names": list(run.traces[0]) if run.traces else [],
+        "counts": counts,
         "kept": run.kept.chains,
-    }  # fmt: skip
+    }
     return facts, arrays
 
 
@@ -240,8 +252,10 @@ def _put_back(run: Chains, facts: Mapping[str, Any], arrays: Arrays, states: lis
     run.ended, run.resting = str(facts["ended"]), bool(facts["resting"])
     best, at, seen = arrays["waiting"].tolist()
     run.waiting.best, run.waiting.at, run.waiting.seen = best, int(at), int(seen)
-    for name, target, curve in (("test", run.target, run.curve),
-                                ("validation", run.judge, run.judged)):  # fmt: skip
+    for name, target, curve in (
+        ("test", run.target, run.curve),
+        ("validation", run.judge, run.judged),
+    ):
         if target is not None:
             if arrays[name].shape != (3, len(target.values)) or len(curve) != sum(run.done):
                 raise ValueError(f"its {name} predictions do not fit the ratings or the traces")

@@ -196,9 +196,14 @@ class Gibbs:
         return max(min(share, self.sweeps - self.burnt), 1)
 
     def _find_start(
-        self, start: State | Literal["random", "map"], run: Chains, train: Ratings | Shards,
-        validation: Ratings | None, clock: Clock, saved: Checkpoint | None,
-    ) -> tuple[State | Literal["random"], Checkpoint | None]:  # fmt: skip
+        self,
+        start: State | Literal["random", "map"],
+        run: Chains,
+        train: Ratings | Shards,
+        validation: Ratings | None,
+        clock: Clock,
+        saved: Checkpoint | None,
+    ) -> tuple[State | Literal["random"], Checkpoint | None]:
         """Where chains begin, and where to save the run that begins there."""
         if start == "random":
             return start, saved

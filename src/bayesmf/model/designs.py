@@ -60,8 +60,11 @@ class Matrix:
         if self.rows is not None:
             starts = self.rows.starts[begin : end + 1]
             span = slice(int(starts[0]), int(starts[-1]))
-            rows = frozen(Sparse(starts - starts[0], self.rows.index[span].copy(),
-                                 self.rows.values[span].copy()))  # fmt: skip
+            rows = frozen(
+                Sparse(
+                    starts - starts[0], self.rows.index[span].copy(), self.rows.values[span].copy()
+                )
+            )
         return Matrix(self.scale[begin:end], rows)
 
 

@@ -202,8 +202,9 @@ class NormalWishart:
         bartlett = np.tril(normals[:size], -1)
         bartlett[np.diag_indices(size)] = np.sqrt(2 * draws.gammas(degrees / 2))
         # scale = inverse(C C') = C^-T C^-1, so Lambda = (C^-T B)(C^-T B)'
-        root = solve_triangular(np.linalg.cholesky(self.inverse_scale), bartlett, lower=True,
-                                trans="T")  # fmt: skip
+        root = solve_triangular(
+            np.linalg.cholesky(self.inverse_scale), bartlett, lower=True, trans="T"
+        )
         precision = root @ root.T
         shift = np.linalg.solve(np.linalg.cholesky(precision).T, normals[size])
         return self.mean + shift / np.sqrt(self.beta), precision

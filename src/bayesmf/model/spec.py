@@ -143,9 +143,12 @@ class Model:
 
     @classmethod
     def paper(
-        cls, features: Features = "side", precision: Precision = "constant", rank: int = 20,
+        cls,
+        features: Features = "side",
+        precision: Precision = "constant",
+        rank: int = 20,
         **changes: Any,
-    ) -> Model:  # fmt: skip
+    ) -> Model:
         """One of the paper's models.
 
         - ``features``: "none" (biases only), "no-side" (U and V), "side" (U, V and W, the features

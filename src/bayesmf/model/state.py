@@ -108,8 +108,10 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     user, item = (_start_side(model, mine, draws) for mine in (data.user, data.item))
     effects = []
     if data.response is not None:
-        effects = [effect.start(data.response.cells, stream(draws, None, "effect", number))
-                   for number, effect in enumerate(model.effects)]  # fmt: skip
+        effects = [
+            effect.start(data.response.cells, stream(draws, None, "effect", number))
+            for number, effect in enumerate(model.effects)
+        ]
     return State(user, item, 1.0, effects=effects)
 
 
@@ -181,9 +183,12 @@ def _check_shapes(me: Side, mine: SideData, model: Model) -> None:
     rows, size = len(mine.counts), model.size
     found = {"x": me.x, "mu": me.mu, "Lambda": me.Lambda, "alpha": me.alpha, "scale": me.scale}
     shapes: dict[str, tuple[int, ...]] = {
-        "x": (rows, padded(size + 1)), "mu": (size,), "Lambda": (size, size), "alpha": (rows,),
+        "x": (rows, padded(size + 1)),
+        "mu": (size,),
+        "Lambda": (size, size),
+        "alpha": (rows,),
         "scale": (rows,),
-    }  # fmt: skip
+    }
     if len(me.shifts) != len(mine.column_counts):
         raise DataError(
             f"the start is of another model: its {mine.name}s have {len(me.shifts)} designs, not "

@@ -6,6 +6,8 @@ rows' own part U (non-centred), S moves along with W. Both have the same posteri
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
@@ -47,9 +49,14 @@ def update_design_hyper(
 
 
 def update_design(
-    model: Model, data: SideData, me: Side, others: Side, number: int, state: State,
+    model: Model,
+    data: SideData,
+    me: Side,
+    others: Side,
+    number: int,
+    state: State,
     algorithm: Algorithm,
-) -> None:  # fmt: skip
+) -> None:
     """Update W in the form asked for; rows without own features have only the non-centred one."""
     own = model.has_own(data.name)
     if own and algorithm.form != "non-centred":
@@ -88,18 +95,30 @@ def _draw_centred(
 
 
 def _draw_strips(
-    columns: Sparse, first: int, weight: Array, counter: Counter, sample: bool, scales: Array,
-    means: Array, residual: Array, W: Array,
-) -> tuple[Array]:  # fmt: skip
+    columns: Sparse,
+    first: int,
+    weight: Array,
+    counter: Counter,
+    sample: bool,
+    scales: Array,
+    means: Array,
+    residual: Array,
+    W: Array,
+) -> tuple[Array]:
     """Draw W anew; ``residual`` and ``W`` are changed."""
     draw_centred(columns, weight, scales, means, counter, sample, residual, W, first)
     return (W,)
 
 
 def _update_non_centred(
-    model: Model, data: SideData, me: Side, others: Side, number: int, state: State,
+    model: Model,
+    data: SideData,
+    me: Side,
+    others: Side,
+    number: int,
+    state: State,
     algorithm: Algorithm,
-) -> None:  # fmt: skip
+) -> None:
     first, shift, cov = model.first_shifted, me.shifts[number], algorithm.covariances(data.name)
     grams = make_grams(data, other_side(data, others, algorithm), me.size, state)
     weight, c = state.tau * me.alpha, data.matrices[number].scale
@@ -107,8 +126,19 @@ def _update_non_centred(
         Lambda_W = shift.Lambda[first:, first:]
         linear = Lambda_W @ shift.mu[first:]
         counter = algorithm.counter(data.name, "W_free", number)
-        draw_non_centred(data.columns[number], c, weight, grams, Lambda_W, linear, first, counter,
-                         True, me.x, shift.W)  # fmt: skip
+        draw_non_centred(
+            data.columns[number],
+            c,
+            weight,
+            grams,
+            Lambda_W,
+            linear,
+            first,
+            counter,
+            True,
+            me.x,
+            shift.W,
+        )
         return
     cells = me.size * (me.size + 1) // 2
     W_cov = cov.W[number] if cov.W else np.zeros((len(shift.W), cells))
@@ -130,9 +160,16 @@ def refresh_offset_cov(data: SideData, cov: Covariances) -> None:
 
 
 def move_to_mean(
-    patterns: tuple[Sparse, Sparse], c: Array, me: Side, shift: Shift, first: int, grams: Array,
-    weight: Array, cov: Array, logdet: Array,
-) -> None:  # fmt: skip
+    patterns: tuple[Sparse, Sparse],
+    c: Array,
+    me: Side,
+    shift: Shift,
+    first: int,
+    grams: Array,
+    weight: Array,
+    cov: Array,
+    logdet: Array,
+) -> None:
     """Move W, and the rows with it, to the mean; fill ``cov`` and ``logdet`` with those of W_k.
 
     The log density of all W is a quadratic form. Its maximum is the mean of every W_k, under the
@@ -173,8 +210,23 @@ def move_to_mean(
     grams_times(grams, np.ones(len(me.x)), 0, me.x[:, : me.size], fitted)
     slope = (c * weight)[:, None] * (grams[:, last, first : me.size] - fitted[:, first:])
     r = (mean - shift.W[:, first:]) @ prior + gather(columns, slope)
-    z, V = np.empty_like(r), np.zeros_like(r)
-    triangles_times(cov, first, r, z)
+
+    def precondition(slopes: Array) -> Array:
+        out = np.empty_like(slopes)
+        triangles_times(cov, first, slopes, out)
+        return out
+
+    V = _conjugate_gradients(curvature, precondition, r)
+    shift.W[:, first:] += V
+    me.x[:, first : me.size] += scatter(V)
+
+
+def _conjugate_gradients(
+    curvature: Callable[[Array], Array], precondition: Callable[[Array], Array], slope: Array
+) -> Array:
+    """Solve curvature(V) = slope, as far as STEPS steps lead."""
+    r, V = slope, np.zeros_like(slope)
+    z = precondition(r)
     p, rz = z.copy(), float(np.vdot(r, z))
     enough = ENOUGH * rz
     for _ in range(STEPS):
@@ -184,8 +236,7 @@ def move_to_mean(
         length = rz / float(np.vdot(p, Hp))
         V += length * p
         r -= length * Hp
-        triangles_times(cov, first, r, z)
+        z = precondition(r)
         rz, before = float(np.vdot(r, z)), rz
         p = z + (rz / before) * p
-    shift.W[:, first:] += V
-    me.x[:, first : me.size] += scatter(V)
+    return V

@@ -39,8 +39,10 @@ def update_response(
     if new is not None:
         nobody = np.full_like(cells.user, -1)
         known = cells._replace(user=nobody) if new == "user" else cells._replace(item=nobody)
-    added = [effect.contribution(parameters, known)
-             for effect, parameters in zip(model.effects, state.effects, strict=True)]  # fmt: skip
+    added = [
+        effect.contribution(parameters, known)
+        for effect, parameters in zip(model.effects, state.effects, strict=True)
+    ]
     target = response.centred
     if model.likelihood.latent:
         predictor = f + sum(added) if added else f
@@ -49,8 +51,11 @@ def update_response(
     for number, effect in enumerate(model.effects if new is None else ()):
         others = sum(x for k, x in enumerate(added) if k != number)
         state.effects[number] = effect.update(
-            state.effects[number], cells, target - f - others, weight,
+            state.effects[number],
+            cells,
+            target - f - others,
+            weight,
             stream(draws, None, "effect", number),
-        )  # fmt: skip
+        )
         added[number] = effect.contribution(state.effects[number], cells)
     response.put(target - sum(added) if added else target)

@@ -23,8 +23,17 @@ def row_prior(model: Model, data: SideData, me: Side, offset_cov: Array = POINTS
     fixed, scaled = np.zeros((me.size, me.size)), np.zeros((me.size, me.size))
     if data.priors is not None:
         zero = np.zeros(me.size)
-        return Prior(fixed, scaled, zero, zero, me.scale, me.offset, offset_cov,
-                     data.priors.precision, data.priors.linear)  # fmt: skip
+        return Prior(
+            fixed,
+            scaled,
+            zero,
+            zero,
+            me.scale,
+            me.offset,
+            offset_cov,
+            data.priors.precision,
+            data.priors.linear,
+        )
     for group in model.groups(data.name):
         columns = slice(group.first, group.end)
         target = scaled if group.end > 1 else fixed
@@ -50,11 +59,28 @@ def update_rows(
     if model.has_own(data.name):
         prior = row_prior(model, data, me, cov.offset)
         if len(cov.own):
-            draw_rows(data.observed, known, weight, prior, counter, algorithm.sample, me.x, errors,
-                      cov.own, cov.logdet, state.width())  # fmt: skip
+            draw_rows(
+                data.observed,
+                known,
+                weight,
+                prior,
+                counter,
+                algorithm.sample,
+                me.x,
+                errors,
+                cov.own,
+                cov.logdet,
+                state.width(),
+            )
         else:
-            shared = (known, prior._replace(spread=None, offset=None), counter, algorithm.sample,
-                      needed, state.width())  # fmt: skip
+            shared = (
+                known,
+                prior._replace(spread=None, offset=None),
+                counter,
+                algorithm.sample,
+                needed,
+                state.width(),
+            )
             me.x, errors = data.run(_draw_part, shared, (weight, prior.spread, prior.offset))
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
@@ -65,21 +91,47 @@ def update_rows(
 
 
 def _draw_part(
-    data: SideData, known: OtherSide, prior: Prior, counter: Counter, sample: bool, needed: bool,
-    width: tuple[int, ...], weight: Array, scale: Array, offset: Array,
-) -> tuple[Array, Array]:  # fmt: skip
+    data: SideData,
+    known: OtherSide,
+    prior: Prior,
+    counter: Counter,
+    sample: bool,
+    needed: bool,
+    width: tuple[int, ...],
+    weight: Array,
+    scale: Array,
+    offset: Array,
+) -> tuple[Array, Array]:
     """Rows, and their squared errors if those are needed."""
     x = np.zeros((len(weight), len(width)))
     errors = np.empty(len(weight) if needed else 0)
-    draw_rows(data.observed, known, weight, prior._replace(spread=scale, offset=offset), counter,
-              sample, x, errors, POINTS, NO_VALUES, width)  # fmt: skip
+    draw_rows(
+        data.observed,
+        known,
+        weight,
+        prior._replace(spread=scale, offset=offset),
+        counter,
+        sample,
+        x,
+        errors,
+        POINTS,
+        NO_VALUES,
+        width,
+    )
     return x, errors
 
 
 def _update_biases(
-    data: SideData, me: Side, known: OtherSide, weight: Array, counter: Counter, sample: bool,
-    cov: Covariances, errors: Array, state: State,
-) -> None:  # fmt: skip
+    data: SideData,
+    me: Side,
+    known: OtherSide,
+    weight: Array,
+    counter: Counter,
+    sample: bool,
+    cov: Covariances,
+    errors: Array,
+    state: State,
+) -> None:
     """Rows without features of their own: only the bias is free, given S = offset."""
     grams = make_grams(data, known, me.size, state)
     lam, mu = me.Lambda[0, 0], me.mu[0]

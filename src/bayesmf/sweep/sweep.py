@@ -105,9 +105,13 @@ def fix_hyper(model: Model, me: Side, group: Group) -> None:
 
 
 def take_hyper(
-    side: Name, me: Side, group: Group, number: int, conditional: NormalWishart,
+    side: Name,
+    me: Side,
+    group: Group,
+    number: int,
+    conditional: NormalWishart,
     algorithm: Algorithm,
-) -> None:  # fmt: skip
+) -> None:
     """Update mu and Lambda of a group from their conditional."""
     columns = slice(group.first, group.end)
     mu, Lambda = algorithm.take(side, "hyper", conditional, number)
@@ -116,9 +120,14 @@ def take_hyper(
 
 
 def update_scale(
-    model: Model, side: Name, me: Side, group: Group, algorithm: Algorithm, cov: Array = POINTS,
+    model: Model,
+    side: Name,
+    me: Side,
+    group: Group,
+    algorithm: Algorithm,
+    cov: Array = POINTS,
     doubt: float = 0.0,
-) -> None:  # fmt: skip
+) -> None:
     """Update the rows' Student-t scales, if the model has them for this group."""
     if group.end > 1 and model.prior == "student-t":
         conditional = conditionals.student_scale(model, me, group, cov, doubt)

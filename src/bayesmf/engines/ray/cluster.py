@@ -43,8 +43,12 @@ from bayesmf.sweep.sweep import gibbs_sweep
 Array = NDArray[np.float64]
 Spans = list[tuple[int, int]]
 NAMES: tuple[Name, Name] = ("user", "item")
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-         "RAY_DEDUP_LOGS": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}  # fmt: skip
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+}
 
 
 def _ray() -> Any:
@@ -225,15 +229,33 @@ def _place_sides(
         matrices, rows = _matrices(ratings, model, name), _rows_of(ratings, name)
         if isinstance(rows, Rows):
             cut = spans(rows.counts, model.rank, blocks)
-            found = [ray.put(side_data(part(rows, *span), name, mean,
-                                       tuple(one.cut(*span) for one in matrices), span[0]))
-                     for span in cut]  # fmt: skip
+            found = [
+                ray.put(
+                    side_data(
+                        part(rows, *span),
+                        name,
+                        mean,
+                        tuple(one.cut(*span) for one in matrices),
+                        span[0],
+                    )
+                )
+                for span in cut
+            ]
         else:
             assert isinstance(ratings, Shards)
             cut, read = rows.spans, ray.remote(max_retries=-1)(_read)
-            found = [read.remote(ratings.folder, number, rows.counts[begin:end], name, mean,
-                                 tuple(one.cut(begin, end) for one in matrices), begin)
-                     for number, (begin, end) in enumerate(cut)]  # fmt: skip
+            found = [
+                read.remote(
+                    ratings.folder,
+                    number,
+                    rows.counts[begin:end],
+                    name,
+                    mean,
+                    tuple(one.cut(begin, end) for one in matrices),
+                    begin,
+                )
+                for number, (begin, end) in enumerate(cut)
+            ]
         placed[name] = PlacedSide(found, cut, [])
     for name, other in (NAMES, NAMES[::-1]):
         for one in _matrices(ratings, model, name):
@@ -249,9 +271,14 @@ def _place_sides(
 
 
 def _read(
-    folder: Path, number: int, counts: NDArray[np.int64], name: Name, mean: float,
-    matrices: tuple[Matrix, ...], first: int,
-) -> SideData:  # fmt: skip
+    folder: Path,
+    number: int,
+    counts: NDArray[np.int64],
+    name: Name,
+    mean: float,
+    matrices: tuple[Matrix, ...],
+    first: int,
+) -> SideData:
     """A block from its shard; what is lost with a machine is read again by another."""
     return side_data(read_block(folder, name, number, counts), name, mean, matrices, first)
 

@@ -108,19 +108,24 @@ class Crew:
         from ray.dag import InputNode, MultiOutputNode
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        places = alternate([
-            [node["NodeID"]] * int(node["Resources"].get("CPU", 0))
-            for node in self.ray.nodes() if node["Alive"]
-        ])  # fmt: skip
+        places = alternate(
+            [
+                [node["NodeID"]] * int(node["Resources"].get("CPU", 0))
+                for node in self.ray.nodes()
+                if node["Alive"]
+            ]
+        )
         self._far = len(set(places)) > 1
         if not places:
             raise DataError("no machine of the cluster has a core for a worker; start one that has")
         most = max(len(side.blocks) for side in self.sides.values())
         hired = self.ray.remote(num_cpus=0)(Worker)
         self._workers = workers = [
-            hired.options(scheduling_strategy=NodeAffinitySchedulingStrategy(place, soft=True))
-            .remote() for place in places[:most]
-        ]  # fmt: skip
+            hired.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(place, soft=True)
+            ).remote()
+            for place in places[:most]
+        ]
         answers = []
         for name, (blocks, spans, columns) in self.sides.items():
             rows = self._spans[name] = []

@@ -79,9 +79,11 @@ class OnRay:
     def __init__(self, ray: Any) -> None:
         self.ray, error = ray, ray.exceptions
         self.lost: tuple[type[Exception], ...] = (
-            error.ObjectLostError, error.WorkerCrashedError, error.OutOfMemoryError,
+            error.ObjectLostError,
+            error.WorkerCrashedError,
+            error.OutOfMemoryError,
             error.NodeDiedError,
-        )  # fmt: skip
+        )
         self._call = ray.remote(max_retries=-1)(_call)
         self._step = ray.remote(max_retries=0, num_returns=2)(_call).options(name="resident step")
 
@@ -153,9 +155,10 @@ def place_residents(
     else:
         assert isinstance(ratings, Shards)
         cut = by_user.spans
-        handles = [workers.call(_read, ratings.folder, number, counts[slice(*span)], span[0], items,
-                                mean)
-                   for number, span in enumerate(cut)]  # fmt: skip
+        handles = [
+            workers.call(_read, ratings.folder, number, counts[slice(*span)], span[0], items, mean)
+            for number, span in enumerate(cut)
+        ]
     user = SideData("user", None, counts)
     item = SideData("item", None, ratings.by_item.counts)
     return ResidentData(user, item, mean, len(ratings), workers=workers, spans=cut, blocks=handles)
@@ -227,10 +230,14 @@ class ResidentSide(Side):
         cuts = [np.searchsorted(rows, span) for span in self.data.spans]
         call = self.data.workers.call
         parts = self._fetch(
-            lambda: [call(_pick, handle, rows[low:high] - begin)
-                     for handle, (begin, _), (low, high)
-                     in zip(self.rows, self.data.spans, cuts, strict=True) if low < high]
-        )  # fmt: skip
+            lambda: [
+                call(_pick, handle, rows[low:high] - begin)
+                for handle, (begin, _), (low, high) in zip(
+                    self.rows, self.data.spans, cuts, strict=True
+                )
+                if low < high
+            ]
+        )
         x, alpha = (np.concatenate(found) for found in zip(*parts, strict=True))
         return x, alpha
 

@@ -98,8 +98,9 @@ def resident_sweep(model: Model, data: ResidentData, state: State, draws: Draws)
 
 def _scatter(data: ResidentData, user: Side) -> ResidentSide:
     """Rows that the driver has, brought to the blocks."""
-    rows = [data.workers.put(Held(user.x[a:b], user.alpha[a:b], user.scale[a:b]))
-            for a, b in data.spans]  # fmt: skip
+    rows = [
+        data.workers.put(Held(user.x[a:b], user.alpha[a:b], user.scale[a:b])) for a, b in data.spans
+    ]
     return ResidentSide(data, user.mu, user.Lambda, rows)
 
 
@@ -110,10 +111,14 @@ def _again(
     assert isinstance(state.user, ResidentSide)
     for _ in range(ATTEMPTS):
         with contextlib.suppress(*data.workers.lost):
-            new = (resident_start(model, data, draws.seed, draws.chain) if since is None
-                   else copy.deepcopy(since))  # fmt: skip
-            user = new.user = (new.user if isinstance(new.user, ResidentSide)
-                               else _scatter(data, new.user))  # fmt: skip
+            new = (
+                resident_start(model, data, draws.seed, draws.chain)
+                if since is None
+                else copy.deepcopy(since)
+            )
+            user = new.user = (
+                new.user if isinstance(new.user, ResidentSide) else _scatter(data, new.user)
+            )
             for sweep in range(new.sweep + 1, draws.sweep + 1):
                 _sweep(model, data, new, replace(draws, sweep=sweep))
             state.user.mu, state.user.Lambda = user.mu, user.Lambda
@@ -139,15 +144,18 @@ def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
     assert isinstance(user, ResidentSide)
     _update_prior(model, data, user, algorithm)
     shared = workers.put(Shared(model, draws, item.x, item.alpha, user.mu, user.Lambda, state.tau))
-    made = [workers.step(_users, block, rows, shared)
-            for block, rows in zip(data.blocks, user.rows, strict=True)]  # fmt: skip
+    made = [
+        workers.step(_users, block, rows, shared)
+        for block, rows in zip(data.blocks, user.rows, strict=True)
+    ]
     grams, *moments = data.summed([sums for _, sums in made])
     user.put([rows for rows, _ in made], tuple(moments))
     update_hyper(model, data.item, item, algorithm)
     prior, errors = row_prior(model, data.item, item), np.empty(len(item.x))
     item.x = np.zeros_like(item.x)
-    draw_from_grams(grams, state.tau * item.alpha, prior, algorithm.counter("item", "rows"), item.x,
-                    errors)  # fmt: skip
+    draw_from_grams(
+        grams, state.tau * item.alpha, prior, algorithm.counter("item", "rows"), item.x, errors
+    )
     update_alpha(model, data.item, item, errors, state, algorithm)
     update_tau(model, data, errors, state, algorithm)
 

@@ -69,9 +69,14 @@ class Momentum:
     """
 
     def __init__(
-        self, model: Model, data: Data, state: State, *, hold_biases: bool = False,
+        self,
+        model: Model,
+        data: Data,
+        state: State,
+        *,
+        hold_biases: bool = False,
         only_biases: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.model, self.data, self.state = model, data, state
         self.hold, self.only_biases = hold_biases, only_biases
         self.rate, self.momentum = 0.5, 0.9

@@ -132,9 +132,14 @@ class MAP:
         return fit
 
     def _choose(
-        self, train: Ratings, part: Ratings, judge: Ratings | None, test: Ratings | None,
-        patience: int | None, clock: Clock,
-    ) -> MapFit:  # fmt: skip
+        self,
+        train: Ratings,
+        part: Ratings,
+        judge: Ratings | None,
+        test: Ratings | None,
+        patience: int | None,
+        clock: Clock,
+    ) -> MapFit:
         penalties = PENALTIES if judge is not None else (MIDDLE,)
         if self.penalty is not None:
             penalties = (self.penalty,)
@@ -165,16 +170,23 @@ class MAP:
         return run
 
     def _stages(
-        self, penalty: float, train: Ratings, judge: Ratings | None, test: Ratings | None,
-        waiting: Patience | None, clock: Clock,
-    ) -> MapFit:  # fmt: skip
+        self,
+        penalty: float,
+        train: Ratings,
+        judge: Ratings | None,
+        test: Ratings | None,
+        waiting: Patience | None,
+        clock: Clock,
+    ) -> MapFit:
         """All three stages with one penalty."""
         data = Data.of(train, self.model)
         state = random_start(self.model, data, self.seed)
         self._penalise(state, penalty)
-        targets = {name: Target(r, data, self.model)
-                   for name, r in (("test", test), ("validation", judge))
-                   if r is not None and len(r)}  # fmt: skip
+        targets = {
+            name: Target(r, data, self.model)
+            for name, r in (("test", test), ("validation", judge))
+            if r is not None and len(r)
+        }
         fit_biases(self.model, data, state)
         most = self.sweeps or (60 if self.method == "coordinate" else 1000)
         if not self.model.rank:
@@ -190,8 +202,18 @@ class MAP:
         fit_precisions(self.model, data, state)
         rmse = targets["test"].error(state) if "test" in targets else None
         shown = targets["test"].predict(state) if "test" in targets else None
-        return MapFit(self.model, state, penalty, stage.trace, rmse, stage.done, clock.seconds,
-                      clock.reason, data.mean, shown)  # fmt: skip
+        return MapFit(
+            self.model,
+            state,
+            penalty,
+            stage.trace,
+            rmse,
+            stage.done,
+            clock.seconds,
+            clock.reason,
+            data.mean,
+            shown,
+        )
 
     def _penalise(self, state: State, penalty: float) -> None:
         for side in (state.user, state.item):
@@ -218,9 +240,14 @@ class _Features:
     """Stage two: features, until the validation error rises or the energy is flat."""
 
     def __init__(
-        self, step: Callable[[], float], state: State, targets: Mapping[str, Target],
-        waiting: Patience | None, most: int, name: str,
-    ) -> None:  # fmt: skip
+        self,
+        step: Callable[[], float],
+        state: State,
+        targets: Mapping[str, Target],
+        waiting: Patience | None,
+        most: int,
+        name: str,
+    ) -> None:
         self._step, self.state, self.targets = step, state, targets
         self.waiting, self.most, self.name = waiting, most, name
         self.trace: dict[str, list[float]] = {}
@@ -254,8 +281,17 @@ class _Features:
     def progress(self, seconds: float) -> Progress:
         """For the callbacks."""
         last = {name: values[-1] for name, values in self.trace.items()}
-        return Progress(0, 1, self.done, self.most, seconds, last.get("test rmse"),
-                        last.get("validation rmse"), self.name, self.state)  # fmt: skip
+        return Progress(
+            0,
+            1,
+            self.done,
+            self.most,
+            seconds,
+            last.get("test rmse"),
+            last.get("validation rmse"),
+            self.name,
+            self.state,
+        )
 
 
 def _make_posterior(
@@ -331,9 +367,14 @@ def _flat(energies: list[float]) -> bool:
 
 
 def map_start(
-    model: Model, seed: int, threads: int | None, train: Ratings, validation: Ratings | None,
-    clock: Clock, budget: float | None,
-) -> State:  # fmt: skip
+    model: Model,
+    seed: int,
+    threads: int | None,
+    train: Ratings,
+    validation: Ratings | None,
+    clock: Clock,
+    budget: float | None,
+) -> State:
     """Where another algorithm begins; what ends this ends that, too."""
     fit = MAP(model, seed=seed, threads=threads).fit(
         train, validation=validation, callbacks=clock.callbacks, budget=budget

@@ -88,8 +88,7 @@ def data_of(job: Job) -> Data:
     data = Data.of(job.ratings, job.model, job.mean)
     user = None if job.user is None else job.user.priors()
     item = None if job.item is None else job.item.priors()
-    return replace(data, user=replace(data.user, priors=user),
-                   item=replace(data.item, priors=item))  # fmt: skip
+    return replace(data, user=replace(data.user, priors=user), item=replace(data.item, priors=item))
 
 
 def start_of(job: Job, data: Data) -> State:
@@ -106,8 +105,19 @@ def conditional_moments(model: Model, data: SideData, state: State) -> tuple[Arr
     me, others = state.sides(data.name)
     out, covs = np.zeros_like(me.x), np.empty((len(me.x), me.size * (me.size + 1) // 2))
     known = OtherSide.of(others.x, others.alpha, POINTS)
-    draw_rows(data.observed, known, state.tau * me.alpha, row_prior(model, data, me), NO_DRAWS,
-              False, out, NO_VALUES, covs, np.empty(len(me.x)), state.width())  # fmt: skip
+    draw_rows(
+        data.observed,
+        known,
+        state.tau * me.alpha,
+        row_prior(model, data, me),
+        NO_DRAWS,
+        False,
+        out,
+        NO_VALUES,
+        covs,
+        np.empty(len(me.x)),
+        state.width(),
+    )
     return out[:, : me.size], covs
 
 

@@ -65,8 +65,12 @@ class PropagationFit(Fitted):
         )
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"inference": "propagation", "approximate": self.approximate,
-                "grid": list(self.grid), "sweeps": self.sweeps}  # fmt: skip
+        return {
+            "inference": "propagation",
+            "approximate": self.approximate,
+            "grid": list(self.grid),
+            "sweeps": self.sweeps,
+        }
 
 
 @dataclass(frozen=True)
@@ -103,10 +107,15 @@ def cut(train: Ratings, users: Deal, items: Deal, i: int, j: int) -> Ratings:
     user = rows.row_index
     keep = (users.group[user] == i) & (items.group[rows.index] == j)
     return Ratings.from_sorted(
-        train.users.take(users.group == i), train.items.take(items.group == j),
-        users.place[user[keep]], items.place[rows.index[keep]], rows.values[keep], None,
-        train.scale, train.name,
-    )  # fmt: skip
+        train.users.take(users.group == i),
+        train.items.take(items.group == j),
+        users.place[user[keep]],
+        items.place[rows.index[keep]],
+        rows.values[keep],
+        None,
+        train.scale,
+        train.name,
+    )
 
 
 @dataclass(frozen=True)
@@ -141,10 +150,13 @@ class Propagation:
         check_gaussian(model, "posterior propagation")
         for bad, what, remedy in (
             (bool(model.user_designs or model.item_designs), "designs", "Model.paper('no-side')"),
-            (model.precision != "constant", f"precision={model.precision!r}",
-             "precision='constant'"),
+            (
+                model.precision != "constant",
+                f"precision={model.precision!r}",
+                "precision='constant'",
+            ),
             (model.prior != "gaussian", f"prior={model.prior!r}", "prior='gaussian'"),
-        ):  # fmt: skip
+        ):
             if bad:
                 raise DataError(
                     f"posterior propagation has no {what}; choose {remedy}, or fit with Gibbs"
@@ -180,8 +192,9 @@ class Propagation:
             exact = self.grid == (1, 1)
             posterior = self._exact(train) if exact else self.propagate(train, clock)
             posterior = replace(posterior, held_out=test)
-        fit = PropagationFit(self.model, self.grid, posterior, None, self.sweeps, clock.seconds,
-                             self.threads)  # fmt: skip
+        fit = PropagationFit(
+            self.model, self.grid, posterior, None, self.sweeps, clock.seconds, self.threads
+        )
         fit.test_rmse = test_error(fit.posterior, test, self.threads)
         return fit
 
@@ -201,8 +214,14 @@ class Propagation:
     def _exact(self, train: Ratings) -> Posterior:
         assert self.burn_in is not None
         keep = None if self.keep is None else min(self.keep, self.sweeps - self.burn_in)
-        sampler = Gibbs(self.model, sweeps=self.sweeps, burn_in=self.burn_in, seed=self.seed,
-                        threads=self.threads, keep=keep)  # fmt: skip
+        sampler = Gibbs(
+            self.model,
+            sweeps=self.sweeps,
+            burn_in=self.burn_in,
+            seed=self.seed,
+            threads=self.threads,
+            keep=keep,
+        )
         return sampler.fit(train).posterior
 
     def propagate(self, train: Ratings, clock: Clock) -> Posterior:
@@ -215,10 +234,17 @@ class Propagation:
         def job(i: int, j: int) -> Job:
             # column 0 is where users begin, row 0 where items do
             return Job(
-                self.model, i * self.grid[1] + j, cut(train, users, items, i, j), mean, self.seed,
-                self.sweeps, burn_in, min(AVERAGED, self.sweeps - burn_in),
-                done[i, 0].user if j else None, done[0, j].item if i else None,
-            )  # fmt: skip
+                self.model,
+                i * self.grid[1] + j,
+                cut(train, users, items, i, j),
+                mean,
+                self.seed,
+                self.sweeps,
+                burn_in,
+                min(AVERAGED, self.sweeps - burn_in),
+                done[i, 0].user if j else None,
+                done[0, j].item if i else None,
+            )
 
         done: dict[Grid, BlockPosterior] = {}
         blocks = int(np.prod(self.grid))
@@ -229,8 +255,11 @@ class Propagation:
                 clock.stops(Progress(0, 1, len(done), blocks, clock.seconds, None, stage="blocks"))
         rows = multiply(done, self.grid, users, items)
         keep = self.keep or affordable(self.model, train, KEPT)
-        noise_variance = np.average([b.noise_variance for b in done.values()], axis=0,
-                                    weights=[b.size for b in done.values()])  # fmt: skip
+        noise_variance = np.average(
+            [b.noise_variance for b in done.values()],
+            axis=0,
+            weights=[b.size for b in done.values()],
+        )
         draws, centre = draw_product(self.model, rows, noise_variance, keep, self.seed)
         return Posterior.of(self.model, train, draws, centre)
 
@@ -266,8 +295,10 @@ def draw_product(
     """Draw rows, the priors that such rows have, and tau; returns draws and the means of all."""
     sides = {name: _centre_side(model, name, rows[name]) for name in SIDES}
     centre = State(sides["user"], sides["item"], float(1 / noise_variance.mean()))
-    out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
-           for name, values in to_arrays(centre).items()}  # fmt: skip
+    out = {
+        name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
+        for name, values in to_arrays(centre).items()
+    }
     draws = [Draws(seed, number) for number in range(count)]
     out["tau"][:, 0] = 1 / noise_variance[np.arange(count) * len(noise_variance) // count]
     for name in SIDES:

@@ -84,9 +84,13 @@ def _gammas(prior: Gamma, q: Gamma) -> float:
 
 
 def _block(
-    group: Group, own: Array, weights: Array, cov: Array, q: NormalWishart | None,
+    group: Group,
+    own: Array,
+    weights: Array,
+    cov: Array,
+    q: NormalWishart | None,
     fixed: tuple[Array, Array],
-) -> float:  # fmt: skip
+) -> float:
     """E log p of vectors x_k ~ N(mu, w_k Lambda), without log w_k; of mu and Lambda; their entropy.
 
     sum w <(x - mu)' Lambda (x - mu)> = tr <Lambda> (sum w <x x'> - ...) + sum w d / beta~

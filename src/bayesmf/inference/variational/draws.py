@@ -31,8 +31,10 @@ def draw_from_q(
     """
     means = to_arrays(state)
     draws = [Draws(seed, number) for number in range(count)]
-    out = {name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
-           for name, values in means.items()}  # fmt: skip
+    out = {
+        name: np.repeat(np.asarray(values, np.float32)[None], count, axis=0)
+        for name, values in means.items()
+    }
     out["tau"] = np.array([tau.sample(stream(d, None, "q_tau")) for d in draws], np.float32)
     for name in ("user", "item"):
         q = beliefs[name]

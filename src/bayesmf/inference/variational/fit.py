@@ -182,8 +182,9 @@ class Variational:
         with using(self.threads):
             clock = Clock(callbacks, budget)
             if start == "map":
-                start = map_start(self.model, self.seed, self.threads, train, validation, clock,
-                                  clock.left)  # fmt: skip
+                start = map_start(
+                    self.model, self.seed, self.threads, train, validation, clock, clock.left
+                )
             data = Data.of(train, self.model)
             state = (
                 random_start(self.model, data, self.seed)
@@ -200,9 +201,12 @@ class Variational:
         fit.threads = self.threads
         keep = self.keep or affordable(self.model, train, KEPT)
         fit.made = lambda done: Posterior.of(
-            done.model, train, draw_from_q(done.model, done.state, done.q.beliefs, done.q.tau,
-                                           keep, self.seed), done.state, (test, validation),
-        )  # fmt: skip
+            done.model,
+            train,
+            draw_from_q(done.model, done.state, done.q.beliefs, done.q.tau, keep, self.seed),
+            done.state,
+            (test, validation),
+        )
         centre = Posterior.of(fit.model, train, draws_of(fit.state), fit.state)
         fit.test_rmse = test_error(centre, test, self.threads)
         return fit
@@ -226,8 +230,11 @@ class _Updates:
     def watch(self, train: Ratings, test: Ratings | None, validation: Ratings | None) -> None:
         """Follow the errors on these ratings."""
         parts = {"train": train, "test": test, "validation": validation}
-        self.targets = {name: Target(r, self.data, self.model) for name, r in parts.items()
-                        if r is not None and len(r)}  # fmt: skip
+        self.targets = {
+            name: Target(r, self.data, self.model)
+            for name, r in parts.items()
+            if r is not None and len(r)
+        }
         if test is not None and len(test):
             self.held = Data.of(test, self.model, self.data.mean)
 
@@ -241,8 +248,9 @@ class _Updates:
         total = sweep(self.model, self.data, self.state, self.q)
         self.done += 1
         record(self.trace, self._measure(total))
-        record(self.trace, {f"{name} rmse": t.error(self.state)
-                            for name, t in self.targets.items()})  # fmt: skip
+        record(
+            self.trace, {f"{name} rmse": t.error(self.state) for name, t in self.targets.items()}
+        )
         judged = self.trace.get("validation rmse")
         if judged:
             if self.waiting.ends(judged[-1]):
@@ -256,8 +264,17 @@ class _Updates:
     def progress(self, seconds: float) -> Progress:
         """For the callbacks."""
         last = {name: values[-1] for name, values in self.trace.items()}
-        return Progress(0, 1, self.done, self.settings.sweeps, seconds, last.get("test rmse"),
-                        last.get("validation rmse"), "updating", self.state)  # fmt: skip
+        return Progress(
+            0,
+            1,
+            self.done,
+            self.settings.sweeps,
+            seconds,
+            last.get("test rmse"),
+            last.get("validation rmse"),
+            "updating",
+            self.state,
+        )
 
     def _measure(self, total: float) -> dict[str, float]:
         model, data, state, q = self.model, self.data, self.state, self.q
@@ -285,18 +302,32 @@ class _Updates:
         _warn_of_overfitting(self.trace["bound"], number)
         target = self.targets.get("test")
         return VariationalFit(
-            self.model, state, q, self.trace, None if target is None else target.error(state),
-            self.done, number, clock.seconds, clock.reason or self.ended,
+            self.model,
+            state,
+            q,
+            self.trace,
+            None if target is None else target.error(state),
+            self.done,
+            number,
+            clock.seconds,
+            clock.reason or self.ended,
             None if target is None else target.predict(state),
-        )  # fmt: skip
+        )
 
 
 def expected_total(data: Data, state: State, q: MeanField) -> float:
     """sum <alpha_i><beta_j> E_ij over any ratings of the same users and items."""
     out = np.empty(len(state.user.x))
     known = OtherSide.of(state.item.x, q.alpha("item"), q.beliefs["item"].cov.total)
-    expected_errors(data.user.observed, state.user.x, q.beliefs["user"].cov.total, known,
-                    state.user.size, state.width(), out)  # fmt: skip
+    expected_errors(
+        data.user.observed,
+        state.user.x,
+        q.beliefs["user"].cov.total,
+        known,
+        state.user.size,
+        state.width(),
+        out,
+    )
     return float(q.alpha("user") @ out)
 
 

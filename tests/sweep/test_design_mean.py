@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from bayesmf.sweep.design_mean import move_to_mean
 
+from bayesmf.model.state import Shift, Side
+from bayesmf.sweep.designs import move_to_mean
 from oracle.twins import random_design, random_precisions, sparse_of
 
 
@@ -22,13 +21,13 @@ def test_all_w_move_to_the_mean_of_their_gaussian(first, valued):
     prior, mean = random_precisions(rng, 1, size)[0], rng.normal(size=size)
     W, x = rng.normal(size=(m, size)), rng.normal(size=(n, size))
     W[:, :first] = 0.0
-    me = SimpleNamespace(W=W.copy(), x=x.copy(), W_mean=mean, W_precision=prior, size=size)
+    shift = Shift(W.copy(), mean, prior, np.zeros((n, size)))
+    me = Side(x.copy(), np.zeros(size), np.eye(size), np.ones(n), np.ones(n), [shift])
     cov, logdet = np.zeros((m, size * (size + 1) // 2)), np.empty(m)
     rows, columns = sparse_of(v, valued), sparse_of(v.T, valued)
-    for _ in range(
-        6
-    ):  # a call ends when the squared gradient has fallen by 1e-10, or after 20 steps
-        move_to_mean(rows, columns, c, me, first, grams, weight, cov, logdet)
+    # a call ends when the squared gradient has fallen by 1e-10, or after 20 steps
+    for _ in range(6):
+        move_to_mean((rows, columns), c, me, shift, first, grams, weight, cov, logdet)
 
     X, part = c[:, None] * v, slice(first, size)
     A, h = grams[:, :size, :size], grams[:, size, :size]
@@ -40,8 +39,8 @@ def test_all_w_move_to_the_mean_of_their_gaussian(first, valued):
     right = P @ mean[part] + np.einsum("ik,i,ia->ka", X, weight, slope[:, part])
     wide = m * (size - first)
     expected = np.linalg.solve(system.reshape(wide, wide), right.ravel()).reshape(m, -1)
-    np.testing.assert_allclose(me.W[:, part], expected, atol=1e-9)  # condition below 1e5
-    np.testing.assert_allclose(me.x, own + X @ me.W, atol=1e-12)
+    np.testing.assert_allclose(shift.W[:, part], expected, atol=1e-9)  # condition below 1e5
+    np.testing.assert_allclose(me.x, own + X @ shift.W, atol=1e-12)
     blocks = np.array([system[k, :, k, :] for k in range(m)])
     np.testing.assert_allclose(logdet, -np.linalg.slogdet(blocks)[1], rtol=1e-9)
     padded = np.zeros((m, size, size))
