@@ -10,8 +10,9 @@ demo: .venv/installed
 	rm -rf demo-out/study
 	$(BIN)/bayesmf study demo --quick --out demo-out/study
 
+# Files of tests side by side, as many as there are cores.
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
