@@ -40,4 +40,4 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 def check_kind(name: str, value: Any, kind: type | tuple[type, ...], example: str) -> None:
     """Refuse an argument of another type, with an example of what to give instead."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is a {type(value).__name__}: give {example}")
+        raise TypeError(f"{name} is of type {type(value).__name__}; give {example}")

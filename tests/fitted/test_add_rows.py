@@ -262,13 +262,13 @@ def test_without_training_ratings_nothing_is_known_of_the_others():
 
 def test_ratings_off_the_scale_are_refused():
     stars = TRAIN.to_arrow().to_pydict()
-    values = np.clip(np.round(2 * np.array(stars["rating"]) + 6) / 2, 0.5, 5)
+    values = np.clip(np.round(np.array(stars["rating"]) + 3), 1, 5)
     train = Ratings.from_triplets(users=stars["user"], items=stars["item"], ratings=values,
-                                  scale=(0.5, 5, 0.5))  # fmt: skip
+                                  scale=(1, 5, 1))  # fmt: skip
     fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, keep=2).fit(train)
     for bad in (50, 0, 3.3):
         new = Ratings.from_triplets(users=[500, 500], items=[0, 1], ratings=[3, bad])
-        told = (f"the rating {bad:g} of item 1 by user 500 is not on the scale 0.5..5 by 0.5 of "
+        told = (f"the rating {bad:g} of item 1 by user 500 is not on the scale 1..5 by 1 of "
                 "this fit; correct it, or fit with a wider scale")  # fmt: skip
         with pytest.raises(DataError, match=told):
             fit.fold_in(new)

@@ -35,12 +35,14 @@ TRAIN, TEST = ALL.select(~HELD), ALL.select(HELD)  # the test ratings are of str
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_a_table_is_not_ratings(kind):
     table = pd.DataFrame({"user": [1, 2], "item": [1, 1], "rating": [3.0, 4.0]})
-    told = r"train is a DataFrame: give Ratings, such as Ratings\.from_frame\(table\), or fit a "
+    told = (
+        r"train is of type DataFrame; give Ratings, such as Ratings\.from_frame\(table\), or fit a "
+    )
     with pytest.raises(TypeError, match=told + r"table with bayesmf\.fit\(table\)"):
         kind().fit(table)
-    with pytest.raises(TypeError, match="test is a DataFrame: give Ratings"):
+    with pytest.raises(TypeError, match="test is of type DataFrame; give Ratings"):
         kind().fit(TRAIN, table)
-    with pytest.raises(TypeError, match="train is a str"):
+    with pytest.raises(TypeError, match="train is of type str"):
         kind().fit("ratings.csv")
 
 
@@ -53,7 +55,9 @@ def test_shards_are_for_sampling(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_a_number_is_no_model(kind):
-    with pytest.raises(TypeError, match=rf"model is a int: give a Model, such as {kind.__name__}"):
+    with pytest.raises(
+        TypeError, match=rf"model is of type int; give a Model, such as {kind.__name__}"
+    ):
         kind(20)
     with pytest.raises(TypeError, match="positional argument"):
         kind(Model.paper("no-side"), 20)

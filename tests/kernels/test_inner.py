@@ -108,6 +108,7 @@ def test_factors_are_the_same_in_both_forms(count):
     assert changed.sum() == count
 
 
+@pytest.mark.slow  # every kernel compiled once more
 def test_plain_kernels_are_their_twins_too():
     script = (
         "from kernels import test_twins as t; from bayesmf.kernels.inner import FORM\n"

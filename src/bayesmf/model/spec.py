@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -271,11 +271,6 @@ def _part_from_dict(kind: str, facts: Mapping[str, Any]) -> Any:
     return PARTS[f"{kind} {name}"](**settings)
 
 
-def without_features(model: Model) -> Model:
-    """The biases of a model alone."""
-    return replace(model, rank=0, user_designs=(), item_designs=())
-
-
 def has_hidden_scales(model: Model) -> bool:
     """Whether a row has a precision or a Student-t scale that only its own ratings tell."""
     return model.precision != "constant" or model.prior == "student-t"
@@ -283,6 +278,6 @@ def has_hidden_scales(model: Model) -> bool:
 
 def check_gaussian(model: Model, algorithm: str) -> None:
     """Refuse what only sampling can do: latent likelihoods, and effects."""
-    if model.responds:
+    if model.responds or model.likelihood.name != "gaussian":
         what = "effects" if model.effects else f"the likelihood {model.likelihood.name!r}"
         raise DataError(f"{algorithm} has no update for {what}; sample the model with Gibbs")

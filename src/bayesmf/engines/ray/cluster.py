@@ -150,7 +150,7 @@ class Ray:
             threads = numba.get_num_threads()
             numba.set_num_threads(1)  # the cores are the workers', who wait for work without rest
             try:
-                yield Data(user, item, ratings.mean, len(ratings))
+                yield Data(user, item, model.likelihood.centre(ratings.mean), len(ratings))
             finally:
                 numba.set_num_threads(threads)
                 crew.dismiss()
@@ -223,7 +223,7 @@ def _place_sides(
     ray: Any, ratings: Ratings | Shards, model: Model, blocks: int
 ) -> dict[Name, PlacedSide]:
     """Both sides in the object store: blocks of rows, and the designs by column."""
-    mean = ratings.mean
+    mean = model.likelihood.centre(ratings.mean)
     placed: dict[Name, PlacedSide] = {}
     for name in NAMES:
         matrices, rows = _matrices(ratings, model, name), _rows_of(ratings, name)

@@ -147,7 +147,8 @@ def place_residents(
     workers: Workers, ratings: Ratings | Shards, model: Model, blocks: int
 ) -> ResidentData:
     """The ratings in blocks of users; a shard is read by whoever needs it, and again if lost."""
-    mean, items, by_user = ratings.mean, ratings.n_items, ratings.by_user
+    mean = model.likelihood.centre(ratings.mean)
+    items, by_user = ratings.n_items, ratings.by_user
     counts: NDArray[np.int64] = by_user.counts
     if isinstance(by_user, Rows):
         cut = spans(counts, model.rank, blocks)
