@@ -1,6 +1,9 @@
 """``python -m bayesmf``, and the command ``bayesmf``."""
 
-from bayesmf.cli.interrupts import leaving_at_once
+import os
+import sys
+
+from bayesmf.cli.interrupts import CODE, leaving_at_once
 
 
 def run() -> None:
@@ -8,7 +11,14 @@ def run() -> None:
     leaving_at_once().__enter__()  # for good: Python's own end takes a moment, too
     from bayesmf.cli.main import main
 
-    main(complete_var="_BAYESMF_COMPLETE")
+    try:
+        main(complete_var="_BAYESMF_COMPLETE")
+    except SystemExit as end:
+        if end.code == CODE:  # if Ctrl-C came inside an exec(), Python would end by the signal
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(CODE)
+        raise
 
 
 if __name__ == "__main__":

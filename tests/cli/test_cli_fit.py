@@ -129,7 +129,7 @@ def test_what_is_held_out(tiny_ratings):
     assert f"held out {len(test):,} ratings (random protocol, seed 3) and " in told
     assert told.endswith(f"{len(train) - round(0.9 * len(train)):,} ratings for validation")
     done = run("--test-fraction", "0.2", code=2)
-    assert "say which ratings with --holdout" in done.output
+    assert "say which ratings, as in --holdout random" in done.output
 
 
 def test_the_latest_ratings_are_held_out(tmp_path):

@@ -38,6 +38,11 @@ class Cli(click.Group):
             message = error.render(lambda option: _flag(command, option), self._elsewhere)
             click.echo(f"Error: {message}", err=True)
             ctx.exit(2)
+        except ImportError as error:
+            if "bayesmf[" not in str(error):
+                raise
+            click.echo(f"Error: {error}", err=True)  # an extra that is not installed
+            ctx.exit(2)
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             ctx.exit(CODE)

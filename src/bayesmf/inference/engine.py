@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from bayesmf.choices import Form
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State, random_start
@@ -57,7 +57,9 @@ class Threads:
     def place(self, ratings: Ratings | Shards, model: Model) -> AbstractContextManager[Data]:
         """The ratings in memory."""
         if not isinstance(ratings, Ratings):
-            raise DataError(f"{ratings.folder} holds shards; fit them with engine='ray'")
+            raise DataError(
+                f"{ratings.folder} holds shards; fit them with {Option('engine', 'ray')}"
+            )
         return contextlib.nullcontext(Data.of(ratings, model))
 
     def start(self, model: Model, data: Data, seed: int, chain: int) -> State:

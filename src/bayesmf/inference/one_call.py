@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve, describe_dropped, split
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.base import Fitted
+from bayesmf.inference.engine import Engine
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.map.fit import MAP
 from bayesmf.inference.variational.fit import Variational
@@ -62,8 +63,8 @@ def read_parts(
     check_choice("holdout", holdout, HOLDOUTS)
     if test_fraction is not None and holdout == "none":
         raise DataError(
-            f"{Option('test_fraction')} says how much to hold out; say which ratings with "
-            f"{Option('holdout', 'random')}, 'paper' or 'time'"
+            f"{Option('test_fraction')} says how much to hold out; say which ratings, as in "
+            f"{Option('holdout', 'random')}"
         )
     facts: dict[str, Any] = {"protocol": "none"}
     ratings = _read(data, reading)
@@ -116,6 +117,7 @@ def fit(
     test_fraction: float | None = None,
     seed: int = 0,
     threads: int | None = None,
+    engine: Literal["threads", "ray"] | Engine = "threads",
     **reading: Any,
 ) -> Fitted:
     """Fit a model to ratings in one call, and return the fit.
@@ -129,14 +131,20 @@ def fit(
       ("paper", "random" or "time") with its ``test_fraction``. The fit's ``test_rmse`` is the
       error on them.
     - ``seed``, ``threads``: of the draws and of the split; the result does not depend on threads.
+    - ``engine``: where Gibbs sampling runs; a folder of shards needs "ray".
     - ``reading``: the options of ``load`` for files, of ``Ratings.from_frame`` for frames.
     """
     check_choice("inference", inference, INFERENCES)
     if model is not None and rank is not None:
         raise TypeError("rank is for the default model; set it in the model that is given")
     chosen = model or (Model() if rank is None else Model(rank=rank))
-    length = {} if sweeps is None else {"sweeps": sweeps}
-    algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **length)
+    length: dict[str, Any] = {} if sweeps is None else {"sweeps": sweeps}
+    if inference == "gibbs":
+        algorithm: Any = Gibbs(chosen, seed=seed, threads=threads, engine=engine, **length)
+    elif engine == "threads":
+        algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **length)
+    else:
+        raise DataError(f"engine is for inference='gibbs', not {inference!r}; leave it out")
     parts = read_parts(data, reading, holdout, test_fraction, None, seed)
     found: Fitted = algorithm.fit(parts.train, parts.test)
     return found

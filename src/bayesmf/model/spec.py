@@ -268,7 +268,12 @@ def _part_from_dict(kind: str, facts: Mapping[str, Any]) -> Any:
             f"the model has the {kind} {name!r}, which is not known here; import the module that "
             "registers it first"
         )
-    return PARTS[f"{kind} {name}"](**settings)
+    return PARTS[f"{kind} {name}"](**{key: _tuples(value) for key, value in settings.items()})
+
+
+def _tuples(value: Any) -> Any:
+    """A value with tuples where JSON has lists."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def has_hidden_scales(model: Model) -> bool:

@@ -23,7 +23,7 @@ from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.engines.ray.crew import Crew, PlacedSide
 from bayesmf.engines.ray.resident import OnRay, ResidentData, place_residents
 from bayesmf.engines.ray.resident_sweep import resident_start, resident_sweep
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.kernels.designs import NO_VALUES, Sparse
 from bayesmf.model.data import (
     Data,
@@ -104,12 +104,13 @@ class Ray:
         """Refuse what a worker cannot do by itself."""
         if model.responds:
             raise DataError(
-                "effects and latent likelihoods are drawn by one process; choose engine='threads'"
+                "effects and latent likelihoods are drawn by one process; choose "
+                f"{Option('engine', 'threads')}"
             )
         if form != "centred" or not model.own_features:
             raise DataError(
                 "weights of designs that are not centred are drawn by one process alone; choose "
-                "engine='threads'"
+                f"{Option('engine', 'threads')}"
             )
         if self.resident and (model.user_designs or model.item_designs):
             raise DataError(
