@@ -207,7 +207,7 @@ def test_the_command_line(cluster, tmp_path):
             np.testing.assert_array_equal(values, other[name])
     for words, told in (
         (("shards", "--engine", "ray", "--holdout", "paper"), "leave --holdout"),
-        (("shards", *options), "engine='ray'"),
+        (("shards", *options), "fit them with --engine ray"),
         (("r.csv", "--workers", 2), "--workers is for --engine ray"),
         (("r.csv", "--engine", "ray", "--inference", "vi"), "--engine is for --inference gibbs"),
     ):
