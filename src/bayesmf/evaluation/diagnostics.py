@@ -41,7 +41,7 @@ TARGETS = Targets()
 
 
 class Measures(NamedTuple):
-    """The measures of a trace, one number each or one for each pair; NaN if it never changes."""
+    """The measures of a trace, one number each or one for each pair; NaN if it cannot be measured."""
 
     r_hat: Array  # the larger of rank-normalised split R-hat and folded R-hat
     ess: Array  # effective draws in the bulk
@@ -63,7 +63,8 @@ def measure(trace: NDArray[Any]) -> Measures:
         found[2, moving] = stats.ess(x[:, :, moving], method="tail", prob=(0.05, 0.95), **axes)
         found[3, moving] = stats.mcse(x[:, :, moving], method="mean", **axes)
     flat = x.reshape(-1, x.shape[2])
-    every = (*found, flat.mean(axis=0), flat.std(axis=0))
+    with np.errstate(invalid="ignore"):  # of values that are not finite
+        every = (*found, flat.mean(axis=0), flat.std(axis=0))
     return Measures(*(values.reshape(np.shape(trace)[2:]) for values in every))
 
 
@@ -90,7 +91,8 @@ def _prepare(trace: NDArray[Any]) -> tuple[Array, NDArray[np.bool_]]:
     x = x.reshape(*x.shape[:2], -1)
     if x.shape[1] < FEWEST:
         return x, np.zeros(x.shape[2], bool)
-    return x, np.ptp(x, axis=(0, 1)) > 0
+    width = np.ptp(x, axis=(0, 1))
+    return x, (width > 0) & np.isfinite(width)
 
 
 def find_warm_up(traces: Mapping[str, NDArray[Any]]) -> int:
