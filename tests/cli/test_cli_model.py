@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import bayesmf
 from bayesmf.cli.main import main
+from oracle.chains import chains_like
 
 
 def run(*words: object, code: int = 0):
@@ -64,8 +65,38 @@ def test_new_users_and_evaluation(fit, tiny_ratings, tmp_path):
 
 def test_diagnosis(fit):
     facts = json.loads(run("diagnose", fit, "--json"))
-    assert facts["diagnostics"]["noise_precision"]["r_hat"] > 0
-    assert "noise precision" in run("diagnose", fit)
+    found = facts["diagnostics"]
+    assert found["summaries"]["noise_precision"]["ess"] > 0
+    assert found == json.loads((fit / "fit.json").read_text())["diagnostics"] | {
+        "words": found["words"]
+    }
+    assert "draw_chains" not in facts
+    lines = run("diagnose", fit).splitlines()
+    assert lines[0] == found["words"]
+    assert lines[2].split()[-4:] == ["R-hat", "ESS", "tail", "ESS"]
+    assert lines[3].startswith("noise precision")
+    assert f"users: {facts['users']}" in lines
+
+
+@pytest.mark.parametrize(
+    ("chains", "shift", "expected"),
+    [(1, 0, "Cannot be judged: one chain says nothing about what another start would have found. "
+      "Fit with --chains 4 of `bayesmf fit`."),
+     (4, 9, "Fit with --sweeps 5000 of `bayesmf fit`."),
+     (4, 0, "Converged: all 64 predictions")],
+)  # fmt: skip
+def test_the_verdict_comes_first_in_words_of_the_command_line(
+    fit, chains, shift, expected, tmp_path
+):
+    saved = bayesmf.load_model(fit)
+    saved.traces = chains_like(0.3, chains)
+    saved.traces["predictor variance"][0] += shift
+    saved.facts["sweeps"] = 500 * chains
+    saved.save(tmp_path / "model")
+    printed = run("diagnose", tmp_path / "model")
+    assert expected in printed.splitlines()[0]
+    words = json.loads(run("diagnose", tmp_path / "model", "--json"))["diagnostics"]["words"]
+    assert words == printed.splitlines()[0]
 
 
 def test_mistakes_get_a_sentence(fit, tmp_path):

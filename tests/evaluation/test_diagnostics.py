@@ -157,6 +157,14 @@ def test_too_many_predictions_that_differ():
     assert judge(traces, replace(TARGETS, share=0.9)).converged is True
 
 
+@pytest.mark.parametrize("strict", [{"r_hat": 0.5}, {"ess": 1e9}, {"prediction_r_hat": 0.5},
+                                    {"prediction_ess": 1e9}])  # fmt: skip
+def test_each_target_counts(strict):
+    traces, lax = chains_like(0.3), Targets(9.0, 1.0, 9.0, 1.0, 0.5)
+    assert judge(traces, lax).converged is True
+    assert judge(traces, replace(lax, **strict)).converged is False
+
+
 def test_advice_is_reckoned_from_the_draws_that_are_missing():
     """With a ninth of the effective draws, nine times the sweeps; never more than ten times."""
     slow = chains_like(0.9)

@@ -45,7 +45,7 @@ def test_a_saved_fit_is_the_same_fit(name, ending, tmp_path):
     again = bayesmf.load_model(path)
     assert again.predict(TRAIN).equals(fit.predict(TRAIN))
     assert again.recommend().equals(fit.recommend())
-    np.testing.assert_equal(again.diagnostics(), fit.diagnostics())
+    assert again.diagnostics().to_dict() == fit.diagnostics().to_dict()
     new = Ratings.from_triplets(users=[5000], items=[TRAIN.items.values[0]], ratings=[5])
     pair = [(5000, TRAIN.items.values[1])]
     assert again.fold_in(new).predict(pair).equals(fit.fold_in(new).predict(pair))
@@ -111,7 +111,7 @@ def test_traces_keep_their_order(ending, tmp_path):
     fit.save(tmp_path / f"m{ending}")
     again = bayesmf.load_model(tmp_path / f"m{ending}")
     assert list(again.traces) == list(fit.traces)
-    assert list(again.diagnostics()) == list(fit.diagnostics())
+    assert repr(again.diagnostics()) == repr(fit.diagnostics())
     assert list(again.traces) != sorted(again.traces)
 
 
@@ -138,7 +138,7 @@ def test_the_test_error_is_saved(tmp_path):
     fit.save(tmp_path / "m")
     again = bayesmf.load_model(tmp_path / "m")
     assert again.test_rmse == 0.8125
-    assert repr(again) == "SavedFit(rank 2, constant precision; test RMSE 0.8125)"
+    assert repr(again).startswith("SavedFit(rank 2, constant precision; test RMSE 0.8125; ")
     new = Ratings.from_triplets(users=[5000], items=[0], ratings=[5])
     assert again.fold_in(new).test_rmse is None  # it is another fit
 
