@@ -41,9 +41,10 @@ types: .venv/installed-dev
 api: .venv/installed-dev
 	$(BIN)/python docs/make_reference.py
 
-# docs/figures/predictions.svg
+# docs/figures/predictions.svg; traces.svg and ranks.svg
 picture: .venv/installed-dev
 	$(BIN)/python docs/make_picture.py
+	$(BIN)/python docs/make_chains_picture.py
 
 # Us and the peers, each in an environment of its own under .bench; hours.
 bench: .venv/installed-dev
