@@ -1,4 +1,4 @@
-"""The measures, the warm-up, the error of endless draws and the verdict, on chains that are known."""
+"""The measures, the warm-up, the error of endless draws and the verdict, on known chains."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_error_of_endless_draws():
         means = truth + 0.4 * rng.normal(size=(4, 4000))
         found.append(endless_error(means, values))
         plain.append(np.sqrt(np.mean((means.mean(axis=0) - values) ** 2)))
-    rmse, error = np.array(found).T
+    rmse, _ = np.array(found).T
     # the sd of one world is 0.5 / sqrt(2 * 4000) = 0.0056 and more; 0.002 is 4 standard errors
     assert rmse.mean() == pytest.approx(0.5, abs=0.002)
     assert np.mean(plain) == pytest.approx(np.sqrt(0.25 + 0.04), abs=0.002)

@@ -41,7 +41,7 @@ TARGETS = Targets()
 
 
 class Measures(NamedTuple):
-    """The measures of a trace, one number each or one for each pair; NaN if it cannot be measured."""
+    """The measures of a trace, one number each or one for each pair; NaN if there is none."""
 
     r_hat: Array  # the larger of rank-normalised split R-hat and folded R-hat
     ess: Array  # effective draws in the bulk
