@@ -19,7 +19,7 @@ from bayesmf import errors, sklearn
 from bayesmf.cli.main import main
 from bayesmf.cli.options import reading_options
 from bayesmf.evaluation.convergence import Diagnostics
-from bayesmf.evaluation.diagnostics import Measures, Targets, Verdict
+from bayesmf.evaluation.diagnostics import Targets, Verdict
 from bayesmf.fitted.base import Fitted, SavedFit
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
@@ -47,7 +47,7 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      "[Predictions, recommendations, new users](guides/everyday.md)",
      [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
     ("Convergence", "What `fit.diagnostics()` returns. [Has it converged?](guides/convergence.md)",
-     [Diagnostics, Verdict, Measures, Targets]),
+     [Diagnostics, Verdict, Targets]),
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
      [sklearn.MatrixFactorization]),
     ("Errors", "What a wrong argument, a damaged file or an unusable table raises.",
@@ -57,7 +57,7 @@ INSIDE = {  # what callers have no use for
     "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",
     "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict", "burnt",
     "draws_kept", "matrix", "check", "place", "start", "sweep", "map", "describe_engine", "shared",
-    "cluster", "propagate", "of", "format_table", "render", "message",
+    "cluster", "propagate", "from_traces", "format_table", "render", "message",
 }  # fmt: skip
 CALLED = {Fitted: "fit"}  # as whom the methods are shown
 

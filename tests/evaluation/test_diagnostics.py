@@ -200,7 +200,7 @@ def test_what_cannot_be_judged_says_why():
         assert why in verdict.words
         assert verdict.words.endswith(remedy)
         assert verdict.short == "convergence cannot be judged"
-        json.dumps(Diagnostics.of(traces).to_dict(), allow_nan=False)
+        json.dumps(Diagnostics.from_traces(traces).to_dict(), allow_nan=False)
 
 
 def test_a_constant_trace_is_left_out():
@@ -208,7 +208,7 @@ def test_a_constant_trace_is_left_out():
     traces = chains_like(0.3)
     traces[TAU] = np.full((4, 500), 0.1)
     traces[PREDICTIONS][:, :, :7] = 3.3
-    found = Diagnostics.of(traces)
+    found = Diagnostics.from_traces(traces)
     assert found.verdict.converged is True
     assert TAU not in found.verdict.ess
     assert found.verdict.predictions == 57
@@ -226,7 +226,7 @@ def test_what_is_not_finite_has_not_converged(name, value):
 
 
 def test_the_table_and_its_text():
-    found = Diagnostics.of(chains_like(0.3))
+    found = Diagnostics.from_traces(chains_like(0.3))
     table = found.table
     assert table.column_names == ["name", "mean", "sd", "mcse", "r_hat", "ess", "ess_tail"]
     assert table["name"].to_pylist() == [*SUMMARIES, MEDIAN, WORST]

@@ -31,7 +31,11 @@ NONE = Measures(*(np.empty(0) for _ in COLUMNS))
 class Diagnostics:
     """Whether the chains of a fit have converged: printed, it is the verdict and a table.
 
-    ``to_dict()`` has the same for JSON. Quantities that never change are left out.
+    ``to_dict()`` has the same for JSON. Quantities that never change are left out. The columns of
+    the table are ``mean``, ``sd``, ``mcse`` (the simulation error of the mean), ``r_hat``, ``ess``
+    (effective draws in the bulk) and ``ess_tail`` (those of the 5 % and 95 % quantiles), and
+    ``predictions`` has an array for each of them. The predictions have two rows: the median over
+    pairs of each measure, and what all but the worst 1 % of the pairs reach.
     """
 
     verdict: Verdict  # ``.converged``, ``.words`` and the numbers behind them
@@ -40,7 +44,7 @@ class Diagnostics:
     targets: Targets  # what was asked of them
 
     @classmethod
-    def of(
+    def from_traces(
         cls,
         traces: Mapping[str, NDArray[Any]],
         targets: Targets | None = None,
@@ -54,12 +58,7 @@ class Diagnostics:
 
     @property
     def table(self) -> Any:
-        """A pyarrow table: mean, sd, mcse, r_hat, ess and ess_tail of every quantity.
-
-        ``mcse`` is the simulation error of the mean, ``ess`` the effective draws in the bulk,
-        ``ess_tail`` those of the 5 % and 95 % quantiles. The predictions have two rows: the median
-        over pairs of each measure, and the value that the worst 1 % of the pairs do not reach.
-        """
+        """A pyarrow table of the measures, one row for each quantity."""
         rows = self._rows()
         columns = {name: [row[k] for row in rows.values()] for k, name in enumerate(COLUMNS)}
         return frame_like({"name": np.array(list(rows), object), **columns})

@@ -322,7 +322,9 @@ class Fitted:
         if before is not None and before[0] == key:
             return before[1]
         chains = len(next(iter(traces.values()))) if traces else 1
-        found = Diagnostics.of(traces, targets, int(facts.get("sweeps") or 0) // max(chains, 1))
+        found = Diagnostics.from_traces(
+            traces, targets, int(facts.get("sweeps") or 0) // max(chains, 1)
+        )
         vars(self)["_diagnosed"] = key, found
         return found
 
