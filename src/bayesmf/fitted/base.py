@@ -16,7 +16,7 @@ from bayesmf.choices import RANK_BY, RankBy
 from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
-from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.evaluation.diagnostics import measure
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted import files as model_files
@@ -296,10 +296,10 @@ class Fitted:
         those of Gibbs sampling: the noise precision, the size of priors and side features, and 16
         predictions.
         """
+        found = {name: measure(trace) for name, trace in self._traces().items() if trace.ndim == 2}
         return {
-            name: {"r_hat": r_hat(trace), "ess": effective_sample_size(trace)}
-            for name, trace in self._traces().items()
-            if trace.ndim == 2 and trace.shape[1] >= 4
+            name: {"r_hat": float(each.r_hat), "ess": float(each.ess)}
+            for name, each in found.items()
         }
 
     def to_arviz(self) -> Any:
