@@ -184,7 +184,7 @@ def test_ways_to_write_a_time():
 
 def test_what_is_compared():
     """Every field of the model and of the sampler is part of what is compared."""
-    sampler, data = Gibbs(BASE, sweeps=4, burn_in=1), Data.of(TRAIN, BASE)
+    sampler, data = Gibbs(BASE, sweeps=4, burn_in=1, chains=1), Data.of(TRAIN, BASE)
     run = Chains(sampler, Threads(), data, TRAIN, None, None, 9, Kept(0))
     told = checkpoint.describe_run(run, "random", {"training": TRAIN})
     assert set(told["model"]) == {field.name for field in fields(Model)}

@@ -30,7 +30,7 @@ import hashlib, sys
 import bayesmf
 from bayesmf import Gibbs, Model
 train, test = bayesmf.split(bayesmf.load("demo"), "paper")
-fit = Gibbs(Model(5), sweeps=4, burn_in=1, threads=int(sys.argv[1])).fit(train, test)
+fit = Gibbs(Model(5), sweeps=4, burn_in=1, threads=int(sys.argv[1]), chains=1).fit(train, test)
 s = fit.states[0]
 parts = [s.user.x, s.item.x, s.user.shifts[0].W, s.item.shifts[0].W, fit.predictions.mean]
 print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
@@ -69,7 +69,7 @@ def test_contract(name):
     assert np.isfinite(one.test_rmse)
     assert one.traces["noise precision"].shape == (2, 6)
     assert not np.array_equal(*one.traces["noise precision"])
-    other = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, seed=4).fit(train, train)
+    other = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, seed=4, chains=1).fit(train, train)
     assert digest(other) != digest(one)
     assert one.predictions.count == 8
     assert len(one.rmse_by_sweep) == 12
@@ -100,15 +100,15 @@ def test_transposing_the_data_transposes_the_model():
     train, test = split(load("demo"), "paper", seed=0)
     model = Model.paper("side", rank=4)
     turned = replace(model, user_designs=(), item_designs=model.user_designs)
-    one = Gibbs(model, sweeps=250, burn_in=100).fit(train, test)
-    other = Gibbs(turned, sweeps=250, burn_in=100).fit(train.T, test.T)
+    one = Gibbs(model, sweeps=250, burn_in=100, chains=1).fit(train, test)
+    other = Gibbs(turned, sweeps=250, burn_in=100, chains=1).fit(train.T, test.T)
     assert one.test_rmse == pytest.approx(other.test_rmse, abs=0.003)
 
 
 def test_side_features_and_features_pay_on_the_demo_data():
     train, test = split(load("demo"), "paper", seed=0)
     rmse = {
-        name: Gibbs(model, sweeps=80).fit(train, test).test_rmse
+        name: Gibbs(model, sweeps=80, chains=1).fit(train, test).test_rmse
         for name, model in (
             ("none", Model.paper("none")),
             ("no side", Model.paper("no-side", rank=6)),
@@ -121,7 +121,7 @@ def test_side_features_and_features_pay_on_the_demo_data():
 
 def test_reasons_to_stop():
     train = small_ratings(30, 20)
-    sampler = Gibbs(BASE, sweeps=500, burn_in=2)
+    sampler = Gibbs(BASE, sweeps=500, burn_in=2, chains=1)
     seen: list[Progress] = []
 
     def third(progress: Progress) -> bool:
@@ -186,7 +186,7 @@ def test_kept_draws_are_those_of_the_chain(name, tmp_path):
     assert last.tau == pytest.approx(state.tau, rel=1e-6)
     for kept, drawn in zip(last.user.shifts, state.user.shifts, strict=True):
         assert pytest.approx(drawn.W, rel=1e-6) == kept.W
-    few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3).fit(train)
+    few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3, chains=1).fit(train)
     assert [few.draws[k].sweep for k in range(3)] == [6, 10, 14]
     with pytest.raises(IndexError):
         memory.draws[24]
@@ -196,21 +196,21 @@ def test_kept_draws_that_are_not_there(tmp_path):
     with pytest.raises(DataError, match="not a folder of kept draws"):
         Kept.open(tmp_path)
     train = small_ratings(30, 20)
-    Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+    Gibbs(BASE, sweeps=4, burn_in=2, keep=2, chains=1).fit(train, keep_in=tmp_path / "draws")
     np.save(tmp_path / "draws" / "tau.npy", np.zeros((1, 1), np.float32))
     with pytest.raises(DataError, match="tau.npy has another shape"):
         Kept.open(tmp_path / "draws")
     with pytest.raises(DataError, match="draws exists already; choose another folder for keep_in$"):
-        Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+        Gibbs(BASE, sweeps=4, burn_in=2, keep=2, chains=1).fit(train, keep_in=tmp_path / "draws")
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_state_goes_into_arrays_and_back(name):
     model, train = VARIANTS[name], small_ratings(30, 20)
-    half = Gibbs(model, sweeps=3, burn_in=0).fit(train)
-    whole = Gibbs(model, sweeps=6, burn_in=0).fit(train)
+    half = Gibbs(model, sweeps=3, burn_in=0, chains=1).fit(train)
+    whole = Gibbs(model, sweeps=6, burn_in=0, chains=1).fit(train)
     state = from_arrays(to_arrays(half.states[0]), Data.of(train, model))
-    rest = Gibbs(model, sweeps=3, burn_in=0).fit(train, start=state)
+    rest = Gibbs(model, sweeps=3, burn_in=0, chains=1).fit(train, start=state)
     assert digest(rest) == digest(whole)
 
 
@@ -237,9 +237,9 @@ def test_fits_without_chains_have_no_traces(tmp_path):
 
 def test_a_given_start_is_where_the_chain_begins():
     train = small_ratings(30, 20)
-    first = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train)
-    rest = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train, start=first.states[0])
-    whole = Gibbs(BASE, sweeps=10, burn_in=0).fit(train, train)
+    first = Gibbs(BASE, sweeps=5, burn_in=0, chains=1).fit(train, train)
+    rest = Gibbs(BASE, sweeps=5, burn_in=0, chains=1).fit(train, train, start=first.states[0])
+    whole = Gibbs(BASE, sweeps=10, burn_in=0, chains=1).fit(train, train)
     assert digest(rest) == digest(whole)
     assert first.states[0].sweep == 5
 
