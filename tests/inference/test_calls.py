@@ -67,7 +67,7 @@ def test_burn_in_follows_sweeps():
     assert Gibbs(sweeps=12, chains=1).burn_in == 6
     assert Gibbs(sweeps=1, chains=1).burn_in == 0
     assert [Gibbs(sweeps=n, chains=1).burn_in for n in (39, 40, 41, 400)] == [19, 20, 20, 20]
-    assert Gibbs().burn_in == 20
+    assert Gibbs(chains=1).burn_in == 20
     assert Gibbs(sweeps=12, burn_in=11, chains=1).burn_in == 11
     assert Gibbs(sweeps=400, burn_in=0, chains=1).burn_in == 0
     assert [Propagation(sweeps=n).burn_in for n in (3, 12, 99, 100, 400)] == [1, 6, 49, 50, 50]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,6 @@ from click.testing import CliRunner
 from bayesmf import MAP, DataError, Gibbs, Hyper, Model, Variational, load, load_model, split
 from bayesmf.cli.main import main
 from bayesmf.data.split import carve
-from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
 from bayesmf.fitted.kept import Kept
 from bayesmf.inference.loop import Patience, Progress
 from bayesmf.model.data import Data
@@ -143,7 +143,7 @@ def test_reasons_to_stop():
     assert fit.predictions.count == 3
 
 
-def test_each_chain_ends_when_the_validation_error_stops_falling():
+def test_the_run_ends_when_the_validation_error_of_all_chains_stops_falling():
     train, rest = split(load("demo"), "paper", seed=0)
     validation, test = carve(rest, 0.5)
     sampler = Gibbs(Model.paper("none"), sweeps=400, burn_in=5, chains=2)
@@ -151,9 +151,12 @@ def test_each_chain_ends_when_the_validation_error_stops_falling():
     fit = sampler.fit(train, test, validation=validation, patience=3, callbacks=[seen.append])
     assert fit.stopped == "the validation error has stopped falling"
     assert 10 < fit.sweeps < 400
-    assert len(fit.validation_by_sweep) == fit.sweeps == len(fit.rmse_by_sweep)
-    assert [p.validation for p in seen] == fit.validation_by_sweep
-    assert {p.chain for p in seen} == {0, 1}
+    assert 2 * len(fit.validation_by_sweep) == fit.sweeps == len(fit.rmse_by_sweep)
+    assert [p.validation for p in seen[1::2]] == fit.validation_by_sweep
+    assert [p.chain for p in seen] == [0, 1] * (fit.sweeps // 2)
+    patience = Patience(3)
+    ends = [patience.ends(error) for error in fit.validation_by_sweep[5:]]
+    assert ends == [False] * (len(ends) - 1) + [True]
 
 
 def test_patience():
@@ -215,12 +218,10 @@ def test_a_state_goes_into_arrays_and_back(name):
 
 
 def test_traces_for_arviz(tmp_path):
-    arviz = pytest.importorskip("arviz")
+    pytest.importorskip("arviz")
     fit = Gibbs(BASE, sweeps=60, burn_in=20, chains=3).fit(small_ratings(30, 20))
     found = fit.to_arviz()
     assert found.posterior["noise precision"].shape == (3, 40)
-    theirs = float(arviz.rhat(found, method="split")["noise precision"])
-    assert fit.diagnostics()["noise precision"]["r_hat"] == pytest.approx(theirs, abs=1e-6)
     fit.save(tmp_path / "fit")
     assert load_model(tmp_path / "fit").to_arviz().posterior.equals(found.posterior)
 
@@ -246,50 +247,40 @@ def test_a_given_start_is_where_the_chain_begins():
 
 def test_settings_that_make_no_sense():
     for wrong, match in (({"sweeps": 5, "burn_in": 5}, "burn_in=5"), ({"thin": 0}, "thin"),
-                         ({"keep": 400}, "keep=400"),
+                         ({"keep": 400, "sweeps": 400}, "keep=400"),
                          ({"threads": 10_000}, "threads=10000")):  # fmt: skip
         with pytest.raises(DataError, match=match):
             Gibbs(BASE, **wrong)
-
-
-@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, -0.4])
-def test_effective_sample_size_of_an_autoregression(phi):
-    """n (1 - phi) / (1 + phi) is exact; the estimate of 4 x 4000 draws is good to 20 %."""
-    rng = np.random.default_rng(1)
-    x = np.zeros((4, 4000))
-    e = rng.normal(size=x.shape)
-    for t in range(1, x.shape[1]):
-        x[:, t] = phi * x[:, t - 1] + e[:, t]
-    assert effective_sample_size(x) == pytest.approx(16_000 * (1 - phi) / (1 + phi), rel=0.2)
-    assert r_hat(x) == pytest.approx(1.0, abs=0.02)
-    assert r_hat(x / x.std() + np.arange(4)[:, None]) > 1.2
-    assert r_hat(x[:1] / x.std() + np.linspace(0, 5, 4000)) > 1.2
 
 
 def test_fit_as_a_command(tmp_path):
     runner = CliRunner()
     out = tmp_path / "fit"
     args = ["fit", "demo", "--paper", "side", "--precision", "robust", "--inference", "gibbs",
-            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--holdout", "paper", "--seed", "0",
+            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--chains", "2", "--holdout", "paper", "--seed", "0",
             "--out", str(out), "--json", "--quiet"]  # fmt: skip
     done = runner.invoke(main, args)
     assert done.exit_code == 0, done.output
     facts = json.loads(done.output.splitlines()[-1])
-    assert facts["sweeps"] == 8
+    assert facts["sweeps"] == 16
+    assert facts["chains"] == 2
     assert 0.7 < facts["test_rmse"] < 1.1
     assert facts["model"]["precision"] == "robust"
     rows = load(out / "predictions.csv", rating="mean")
     assert len(rows) == facts["holdout"]["test"]
     saved = json.loads((out / "fit.json").read_text())
     assert saved["test_rmse"] == facts["test_rmse"]
-    assert len(saved["rmse_by_sweep"]) == 8
+    assert len(saved["rmse_by_sweep"]) == 16
+    assert saved["endless_rmse"] == pytest.approx(saved["test_rmse"], rel=0.05)
+    assert load_model(out).facts["endless_rmse"] == saved["endless_rmse"]
     again = runner.invoke(main, args)
     assert again.exit_code == 2
     assert "exists already" in again.output
     assert runner.invoke(main, [*args, "--overwrite"]).exit_code == 0
     plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--holdout",
-                                 "random", "--quiet"])  # fmt: skip
-    assert "test RMSE 0." in plain.output
+                                 "random", "--chains", "3", "--quiet"])  # fmt: skip
+    told = r"test RMSE 0\.\d{4} \(0\.\d{4} ± 0\.\d{4} with endless draws\) after 90 sweeps of 3 chains"
+    assert re.search(told, plain.output)
     none = runner.invoke(main, ["fit", "demo", "--paper", "none", "--bounds", "2", "--precision",
                                 "truncated", "--holdout", "none", "--sweeps", "3", "--burn-in", "1",
                                 "--quiet", "--json"])  # fmt: skip

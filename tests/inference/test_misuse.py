@@ -136,15 +136,23 @@ def test_an_interrupted_update_agrees_with_its_predictions():
     assert fit.test_rmse == pytest.approx(np.sqrt(np.mean((fit.predictions - values) ** 2)))
 
 
-def test_a_chain_that_has_only_begun_does_not_cut_the_others():
-    def late(progress: Progress) -> None:
-        if (progress.chain, progress.sweep) == (1, 3):
-            raise KeyboardInterrupt
+@pytest.mark.parametrize("at", [(0, 1), (1, 1), (0, 3), (1, 3), (2, 8)])
+def test_an_early_end_has_all_chains(at):
+    """Their lengths differ by one sweep at most, and the traces end with the shortest."""
+
+    def end(progress: Progress) -> bool:
+        return (progress.chain, progress.sweep) == at
 
     train = small_ratings(30, 20)
-    fit = Gibbs(NO_SIDE, sweeps=30, burn_in=5, chains=2).fit(train, train, callbacks=[late])
-    assert fit.traces["noise precision"].shape == (1, 30)
-    assert fit.diagnostics()
+    fit = Gibbs(NO_SIDE, sweeps=30, burn_in=5, chains=3).fit(train, train, callbacks=[end])
+    chain, sweep = at
+    done = [sweep - (k > chain) for k in range(3)]
+    done = [n for n in done if n]
+    assert [state.sweep for state in fit.states] == done
+    assert fit.sweeps == sum(done)
+    assert fit.traces["noise precision"].shape == (len(done), min(done))
+    assert fit.burn_in == (5 if min(done) > 5 else 0)
+    assert fit.predict(train)["mean"].to_numpy().shape == (len(train),)
 
 
 def test_overfitting_is_told_however_the_run_ends():
