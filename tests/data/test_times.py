@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from bayesmf import Ratings, Shards, kfold, load, load_split, save_split, shard, split, write
+from bayesmf import Ratings, kfold, load, load_split, save_split, shard, split, write
 from bayesmf.data.io.shards import part
 from bayesmf.data.split import carve, cold_start
 

@@ -257,8 +257,8 @@ def test_fit_as_a_command(tmp_path):
     runner = CliRunner()
     out = tmp_path / "fit"
     args = ["fit", "demo", "--paper", "side", "--precision", "robust", "--inference", "gibbs",
-            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--chains", "2", "--holdout", "paper", "--seed", "0",
-            "--out", str(out), "--json", "--quiet"]  # fmt: skip
+            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--chains", "2", "--holdout",
+            "paper", "--seed", "0", "--out", str(out), "--json", "--quiet"]  # fmt: skip
     done = runner.invoke(main, args)
     assert done.exit_code == 0, done.output
     facts = json.loads(done.output.splitlines()[-1])
@@ -279,7 +279,9 @@ def test_fit_as_a_command(tmp_path):
     assert runner.invoke(main, [*args, "--overwrite"]).exit_code == 0
     plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--holdout",
                                  "random", "--chains", "3", "--quiet"])  # fmt: skip
-    told = r"test RMSE 0\.\d{4} \(0\.\d{4} ± 0\.\d{4} with endless draws\) after 90 sweeps of 3 chains"
+    told = (
+        r"test RMSE 0\.\d{4} \(0\.\d{4} ± 0\.\d{4} with endless draws\) after 90 sweeps of 3 chains"
+    )
     assert re.search(told, plain.output)
     none = runner.invoke(main, ["fit", "demo", "--paper", "none", "--bounds", "2", "--precision",
                                 "truncated", "--holdout", "none", "--sweeps", "3", "--burn-in", "1",

@@ -84,7 +84,9 @@ def test_a_kept_draw_is_a_start(kind):
 def test_a_start_of_a_richer_model_leaves_nothing_behind(kind):
     train = small_ratings(30, 20)
     rich = Gibbs(VARIANTS["no side, robust"], sweeps=4, burn_in=0, chains=1).fit(train).states[0]
-    tailed = Gibbs(VARIANTS["no side, student-t"], sweeps=4, burn_in=0, chains=1).fit(train).states[0]
+    tailed = (
+        Gibbs(VARIANTS["no side, student-t"], sweeps=4, burn_in=0, chains=1).fit(train).states[0]
+    )
     for start in (rich, tailed):
         fit = kind(NO_SIDE).fit(train, start=start)
         state = fit.states[0] if hasattr(fit, "states") else fit.state
@@ -105,7 +107,10 @@ def interrupting(stage: str):
 def test_an_interruption_in_the_start_is_the_end(penalty):
     """Whether or not the penalty that is interrupted is the best so far."""
     train = small_ratings(30, 20)
-    for algorithm in (Gibbs(NO_SIDE, sweeps=5, burn_in=1, chains=1), Variational(NO_SIDE, sweeps=5)):
+    for algorithm in (
+        Gibbs(NO_SIDE, sweeps=5, burn_in=1, chains=1),
+        Variational(NO_SIDE, sweeps=5),
+    ):
         with pytest.raises(KeyboardInterrupt):
             algorithm.fit(train, start="map", callbacks=[interrupting(f"MAP, penalty {penalty}")])
 

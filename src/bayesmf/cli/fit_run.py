@@ -104,14 +104,15 @@ class _TimeLeft(TimeRemainingColumn):
 
 def _make_callback(bar: Progress, quiet: bool, forecast: Callable[[int, float], str]) -> Any:
     """Make a callback that moves the bar, and prints a forecast when a long run has begun."""
-    task = bar.add_task("preparing", total=None, count="", rate="", rmse="", known=True)
+    nothing: dict[str, Any] = {"count": "", "rate": "", "rmse": "", "known": True}
+    task = bar.add_task("preparing", total=None, **nothing)
     stage: dict[str, Any] = {}
 
     def show(progress: Any) -> None:
         done = progress.chains * (progress.sweep - 1) + progress.chain + 1  # chains take turns
         total = progress.chains * progress.sweeps
         if progress.stage != stage.get("name"):
-            bar.reset(task, total=total, description=progress.stage, rate="", rmse="")
+            bar.reset(task, total=total, description=progress.stage, **nothing)
             stage.update(name=progress.stage, since=progress.seconds, first=done)
         seconds = progress.seconds - stage["since"]
         rate = (done - stage["first"]) / seconds if seconds > 0 else 0.0

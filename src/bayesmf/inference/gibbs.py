@@ -131,9 +131,7 @@ class Gibbs:
         check_choice("form", self.form, FORMS)
         left = self.most_sweeps - (self.burn_in or 0)
         if self.keep is not None and check_whole("keep", self.keep) > left:
-            raise DataError(
-                f"keep={self.keep}: choose 0 to {left}, the sweeps after the burn-in"
-            )
+            raise DataError(f"keep={self.keep}: choose 0 to {left}, the sweeps after the burn-in")
         check_threads(self.threads)
         find_engine(self.engine).check(self.model, self.form)
 

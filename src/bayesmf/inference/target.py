@@ -34,8 +34,9 @@ class RunningMoments:
     @classmethod
     def begin(cls, size: int, chains: int = 0) -> RunningMoments:
         """Those of no draws, with the means of so many chains."""
-        means, counts = np.zeros((chains, size)), np.zeros(chains, np.int64)
-        return cls(*np.zeros((3, size)), means=means, counts=counts)
+        mean, squares, noise_variance = np.zeros((3, size))
+        by_chain = np.zeros((chains, size)), np.zeros(chains, np.int64)
+        return cls(mean, squares, noise_variance, 0, *by_chain)
 
     def add(self, draw: Array, noise_variance: Array, chain: int = 0) -> None:
         """Take in one draw (Welford 1962), and the noise's variance at it."""

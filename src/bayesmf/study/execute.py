@@ -186,9 +186,7 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
     except DataError as reason:
         return {"skipped": str(reason)}, {}
     assert cut.given is not None
-    fit = _sampler(run, parts).fit(
-        cut.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)]
-    )
+    fit = _sampler(run, parts).fit(cut.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)])
     assert fit.draws is not None
     mean = Data.of(cut.train, run.model).mean
     # in the order of random keys, so that the few ratings are among the many

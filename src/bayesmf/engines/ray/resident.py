@@ -19,7 +19,7 @@ from bayesmf.data.io.shards import Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.engines.ray.crew import make_writable
 from bayesmf.kernels.rows import Observed
-from bayesmf.model.data import Array, Data, SideData, Values, side_data
+from bayesmf.model.data import Array, Data, SideData, side_data
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Side, State
 
