@@ -77,8 +77,8 @@ ALGORITHM = Options(
     click.option(
         "--sweeps",
         type=int,
-        help="The number of sweeps, of each chain with gibbs; the largest one with --until converged, "
-        "vi and map.  [default: gibbs 400 or at most 2000; vi 100; map 60 or 1000]",
+        help="The number of sweeps, of each chain with gibbs; the largest number with --until "
+        "converged, vi and map.  [default: gibbs 400 or at most 2000; vi 100; map 60 or 1000]",
     ),
     click.option(
         "--burn-in",
