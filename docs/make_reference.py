@@ -52,8 +52,8 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
 INSIDE = {  # what callers have no use for
     "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",
     "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict",
-    "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep", "map", "describe_engine", "shared",
-    "cluster", "propagate", "render", "message",
+    "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep",
+    "map", "describe_engine", "shared", "cluster", "propagate", "render", "message",
 }  # fmt: skip
 CALLED = {Fitted: "fit"}  # as whom the methods are shown
 
