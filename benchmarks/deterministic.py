@@ -94,7 +94,7 @@ def starts(train: bayesmf.Ratings, test: bayesmf.Ratings, seed: int) -> None:
                 if progress.stage == "sampling" and progress.rmse <= level:
                     reached.setdefault(level, (progress.sweep, round(progress.seconds, 1)))
 
-        fit = Gibbs(NO_SIDE, sweeps=200, burn_in=5, seed=seed, threads=1).fit(
+        fit = Gibbs(NO_SIDE, sweeps=200, burn_in=5, seed=seed, threads=1, chains=1).fit(
             train, test, start=start, callbacks=[watch]
         )
         show(f"Gibbs, no side, from a {start} start", reached=reached,

@@ -50,7 +50,7 @@ def digest(fit: object) -> str:
 
 def sample(ratings: object, engine: object, sweeps: int = SWEEPS, **options: object) -> object:
     sampler = bayesmf.Gibbs(MODEL, sweeps=sweeps, burn_in=sweeps // 2, seed=0, keep=0,
-                            engine=engine)  # fmt: skip
+                            engine=engine, chains=1)  # fmt: skip
     return sampler.fit(ratings, **options)
 
 
@@ -203,7 +203,7 @@ engine = Ray(workers=2) if sys.argv[2] == "ray" else "threads"
 train = bayesmf.Shards.open(sys.argv[1]) if engine != "threads" else bayesmf.load(sys.argv[1])
 model = bayesmf.Model.paper("side", "robust", rank=20)
 parts = []
-Gibbs(model, sweeps=4, burn_in=2, keep=0, seed=0, engine=engine).fit(
+Gibbs(model, sweeps=4, burn_in=2, keep=0, seed=0, engine=engine, chains=1).fit(
     train, callbacks=[lambda progress: parts.append(told("RssFile", "RssShmem"))])
 print(*before, *told("VmHWM"), *map(max, zip(*parts)))
 """

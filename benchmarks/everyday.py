@@ -64,7 +64,7 @@ def fold_in() -> None:
     # in the order of random keys, so that the few ratings are among the many
     order = rank_within_user(cut.given, generator(0, 2).random_raw(len(cut.given)))
     for name, model in MODELS.items():
-        algorithm = bayesmf.Gibbs(model, sweeps=200, seed=0)
+        algorithm = bayesmf.Gibbs(model, sweeps=200, seed=0, chains=1)
         base = algorithm.fit(cut.train.drop_unused())
         print(f"\n{name}, 200 sweeps, seed 0, {HELD_OUT} users, {len(cut.test):,} test ratings\n")
         head("ratings given", "folded in", "refitted", "difference")
@@ -93,7 +93,7 @@ def _keys(ratings: bayesmf.Ratings) -> np.ndarray:
 def recommend() -> None:
     """Ten items for each user of all that there are, and the matrix product alone."""
     train, _ = bayesmf.split(bayesmf.load("ml-1m"), "paper", seed=0)
-    fit = bayesmf.Gibbs(SIDE, sweeps=200, seed=0).fit(train)
+    fit = bayesmf.Gibbs(SIDE, sweeps=200, seed=0, chains=1).fit(train)
     draws = fit.posterior.draws["user.x"]
     wide = len(draws) * (SIDE.size + 1)
     x, y = (np.ones((n, wide), np.float32) for n in (train.n_users, train.n_items))

@@ -46,7 +46,7 @@ def measure(name: str, train: bayesmf.Ratings, test: bayesmf.Ratings, sweeps: in
     sampler = bayesmf.Propagation(MODEL, grid=grid, order=order or "dense", **options)
     started = time.perf_counter()
     if name == "exact":
-        fit = bayesmf.Gibbs(MODEL, **options).fit(train)
+        fit = bayesmf.Gibbs(MODEL, chains=1, **options).fit(train)
     elif name == "gaussians":
         with using(1):
             fit = SavedFit(sampler.propagate(train, Clock((), None)), threads=1)

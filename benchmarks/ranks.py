@@ -62,7 +62,8 @@ def main() -> None:
             if asked.held_out:
                 train, test = carve(train, 0.1, split)
             sampler = bayesmf.Gibbs(model, sweeps=asked.sweeps[-1], burn_in=asked.burn_in,
-                                    seed=split, keep=1, threads=asked.threads)  # fmt: skip
+                                    seed=split, keep=1, threads=asked.threads,
+                                    chains=1)  # fmt: skip
             fit = sampler.fit(train, test)
             curves.append(fit.rmse_by_sweep)
             known = fit.predictions

@@ -166,7 +166,8 @@ def start() -> None:
         "import bayesmf": "import bayesmf",
         "import numpy": "import numpy",
         "a first fit, compiled code cached": (
-            "import bayesmf; r = bayesmf.load('demo'); bayesmf.Gibbs(sweeps=1, burn_in=0).fit(r)"
+            "import bayesmf; r = bayesmf.load('demo'); "
+            "bayesmf.Gibbs(sweeps=1, burn_in=0, chains=1).fit(r)"
         ),
     }
     print("\n| in a fresh process | s, three times |\n|---|---|")

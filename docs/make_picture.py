@@ -26,7 +26,7 @@ QUANTILES = (0.05, 0.25, 0.75, 0.95)
 def draw(path: Path) -> None:
     """Two panels: a user whom the fit knows well, and somebody it does not know."""
     train, test = bayesmf.split(bayesmf.load("demo"), "paper", seed=0)
-    fit = bayesmf.Gibbs(bayesmf.Model(rank=6), sweeps=200, burn_in=100).fit(train)
+    fit = bayesmf.Gibbs(bayesmf.Model(rank=6), sweeps=200, burn_in=100, chains=1).fit(train)
     place = int(train.users.index([USER])[0])
     rows = test.by_user
     span = slice(rows.starts[place], rows.starts[place + 1])

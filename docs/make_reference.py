@@ -39,7 +39,7 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      "[How to extend it](guides/extending.md)",
      [bayesmf.Model, bayesmf.Hyper, bayesmf.RatedSet]),
     ("Algorithms", "Each takes a model and has `fit`. [Which one?](guides/inference.md)",
-     [bayesmf.Gibbs, bayesmf.Variational, bayesmf.MAP, Progress]),
+     [bayesmf.Gibbs, bayesmf.Targets, bayesmf.Variational, bayesmf.MAP, Progress]),
     ("More than one machine",
      "[Sampling on Ray](guides/cluster.md), and [limited communication](guides/propagation.md).",
      [bayesmf.Ray, bayesmf.shard, bayesmf.Shards, bayesmf.Propagation]),
@@ -55,9 +55,10 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
 ]  # fmt: skip
 INSIDE = {  # what callers have no use for
     "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",
-    "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict", "burnt",
-    "draws_kept", "matrix", "check", "place", "start", "sweep", "map", "describe_engine", "shared",
-    "cluster", "propagate", "from_traces", "format_table", "render", "message",
+    "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict",
+    "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep",
+    "map", "describe_engine", "shared", "cluster", "propagate", "from_traces", "format_table",
+    "render", "message",
 }  # fmt: skip
 CALLED = {Fitted: "fit"}  # as whom the methods are shown
 

@@ -24,7 +24,7 @@ model = MODELS[bench.set["model"]]
 few = bayesmf.Ratings.from_triplets(  # imports, and compiles or loads what was compiled
     users=bench.user[:5000], items=bench.item[:5000], ratings=bench.value[:5000]
 )
-bayesmf.Gibbs(model, sweeps=3, burn_in=1, keep=1, threads=bench.threads).fit(few)
+bayesmf.Gibbs(model, sweeps=3, burn_in=1, keep=1, threads=bench.threads, chains=1).fit(few)
 mean = float(bench.value.mean(dtype=float))
 
 
@@ -47,7 +47,7 @@ bench.ready()
 # user code
 ratings = bayesmf.Ratings.from_triplets(users=bench.user, items=bench.item, ratings=bench.value)
 sampler = bayesmf.Gibbs(model, sweeps=bench.sweeps, burn_in=bench.set["burn_in"],
-                        seed=bench.seed, threads=bench.threads)  # fmt: skip
+                        seed=bench.seed, threads=bench.threads, chains=1)  # fmt: skip
 fit = sampler.fit(ratings, callbacks=[watch])
 # end
 if bench.judged:

@@ -14,6 +14,7 @@ from bayesmf.data.split import split as split
 from bayesmf.engines.ray.cluster import Ray as Ray
 from bayesmf.errors import DataError as DataError
 from bayesmf.errors import OverfittingWarning as OverfittingWarning
+from bayesmf.evaluation.diagnostics import Targets as Targets
 from bayesmf.fitted.base import load_model as load_model
 from bayesmf.inference.gibbs import Gibbs as Gibbs
 from bayesmf.inference.map.fit import MAP as MAP

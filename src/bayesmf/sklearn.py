@@ -34,7 +34,8 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``: those
       of ``Model``. None stands for what ``Model()`` has, so that the default is the best model.
-    - ``sweeps``, ``burn_in``: those of ``Gibbs``. With None, ``Gibbs`` chooses the burn-in.
+    - ``sweeps``, ``burn_in``: those of ``Gibbs``, for one chain. With None, ``Gibbs`` chooses the
+      burn-in.
     - ``duplicates``: what to do if a pair is rated twice: "error", "last" or "mean".
     - ``random_state``: an integer, a NumPy ``RandomState``, or None for another result every time.
     - ``n_jobs``: the number of threads. As everywhere in scikit-learn, None is one and -1 is all.
@@ -98,7 +99,13 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         return Gibbs(
-            model, sweeps=self.sweeps, seed=int(seed), threads=_threads(self.n_jobs), **options
+            model,
+            sweeps=self.sweeps,
+            chains=1,
+            until="sweeps",
+            seed=int(seed),
+            threads=_threads(self.n_jobs),
+            **options,
         )
 
 

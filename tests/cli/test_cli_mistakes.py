@@ -193,13 +193,6 @@ def test_a_model_without_chains_has_nothing_to_diagnose(tiny_ratings, tmp_path):
     assert "no chains" in run("diagnose", tmp_path / "fit")
 
 
-def test_traces_in_the_order_in_which_people_count(fit):
-    names = [line.split("  ")[0].strip() for line in run("diagnose", fit).splitlines()]
-    predictions = [name for name in names if name.startswith("prediction ")]
-    assert predictions == [f"prediction {number}" for number in range(1, len(predictions) + 1)]
-    assert names.index("noise precision") < names.index("prediction 1")
-
-
 def test_the_list_of_data_sets_for_machines():
     rows = [json.loads(line) for line in run("data", "list", "--json").splitlines()]
     assert [row["name"] for row in rows][:2] == ["demo", "ml-100k"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from bayesmf import Ratings, Shards, kfold, load, load_split, save_split, shard, split, write
+from bayesmf import Ratings, kfold, load, load_split, save_split, shard, split, write
 from bayesmf.data.io.shards import part
 from bayesmf.data.split import carve, cold_start
 
@@ -101,16 +99,12 @@ def test_shards(timed, tmp_path):
         blocks = range(len(shards.by_user.spans if side == "user" else shards.by_item.spans))
         times = [shards.rows(side, number).times for number in blocks]
         assert np.array_equal(np.concatenate(times), rows.times)
-    check(shards.sample)
-    assert Shards.open(tmp_path / "shards").sample == shards.sample
 
 
 def test_shards_without_times_are_read_as_before(tmp_path):
     ratings = Ratings.from_triplets(users=[1, 2], items=[1, 2], ratings=[3, 4])
     shards = shard(ratings, tmp_path / "shards", blocks=1)
     assert shards.rows("user", 0).times is None
-    assert shards.sample.by_user.times is None
-    assert "time" not in json.loads((tmp_path / "shards" / "shards.json").read_text())["sample"]
     table = parquet.read_table(tmp_path / "shards" / "item-0000.parquet")
     assert table.column_names == ["index", "value"]
     assert table["value"].type == pa.int8()

@@ -39,7 +39,7 @@ def same(one, other):
 
 
 def fitted(model, engine="threads", train=TRAIN, test=None, sweeps=4, **options):
-    sampler = Gibbs(model, sweeps=sweeps, burn_in=2, seed=5, engine=engine)
+    sampler = Gibbs(model, sweeps=sweeps, burn_in=2, seed=5, engine=engine, chains=1)
     return sampler.fit(train, test, **options)
 
 

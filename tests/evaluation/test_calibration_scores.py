@@ -40,7 +40,7 @@ def test_the_log_score_is_best_for_the_right_spread():
 def test_a_sampled_fit_is_calibrated_on_the_data_it_was_made_for():
     """The demo ratings are drawn from the model and rounded, so about so many must be inside."""
     train, test = split(load("demo"), "paper", seed=0)
-    p = Gibbs(Model(rank=6), sweeps=120, burn_in=40).fit(train, test).predictions
+    p = Gibbs(Model(rank=6), sweeps=120, burn_in=40, chains=1).fit(train, test).predictions
     values = np.asarray(test.by_user.values, float)
     for level in LEVELS:
         held = inside(values, p.mean, p.rating_sd, level).mean()

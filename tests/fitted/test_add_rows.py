@@ -19,7 +19,7 @@ TRAIN = small_ratings(9, 7, seed=1)
 
 
 def fitted(name: str = "no side", **settings):
-    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, **settings}
+    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, "chains": 1, **settings}
     return Gibbs(VARIANTS[name], **options).fit(TRAIN)
 
 
@@ -50,7 +50,7 @@ def test_folded_in_rows_join_the_others(name, side):
 def test_only_those_who_rated_are_folded_in():
     """The parts of a split carry the ids of everybody."""
     cut = cold_start(small_ratings(30, 12, seed=2), 0, 0.3, 2)
-    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, seed=0).fit(cut.train)
+    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, seed=0, chains=1).fit(cut.train)
     more = fit.fold_in(cut.given)  # they have ids in training, but no ratings there
     new = cut.given.by_user.counts > 0
     np.testing.assert_array_equal(
@@ -72,7 +72,7 @@ def test_a_rating_moves_a_new_user_towards_it():
 
 
 @pytest.mark.parametrize("algorithm", [
-    Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40),
+    Gibbs(VARIANTS["no side"], sweeps=60, burn_in=10, keep=40, chains=1),
     Variational(VARIANTS["no side"], sweeps=6), MAP(VARIANTS["no side"], penalty=1.0),
 ])  # fmt: skip
 def test_replacing_what_is_known_moves_the_mean(algorithm):
@@ -265,7 +265,7 @@ def test_ratings_off_the_scale_are_refused():
     values = np.clip(np.round(np.array(stars["rating"]) + 3), 1, 5)
     train = Ratings.from_triplets(users=stars["user"], items=stars["item"], ratings=values,
                                   scale=(1, 5, 1))  # fmt: skip
-    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, keep=2).fit(train)
+    fit = Gibbs(VARIANTS["no side"], sweeps=6, burn_in=2, keep=2, chains=1).fit(train)
     for bad in (50, 0, 3.3):
         new = Ratings.from_triplets(users=[500, 500], items=[0, 1], ratings=[3, bad])
         told = (f"the rating {bad:g} of item 1 by user 500 is not on the scale 1..5 by 1 of "

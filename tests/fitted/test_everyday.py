@@ -29,7 +29,7 @@ NAMES = ("no side", "both sides, joint bias, robust, student-t", "user side only
 
 
 def fitted(name: str = "no side", **settings):
-    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, **settings}
+    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, "chains": 1, **settings}
     return Gibbs(VARIANTS[name], **options).fit(TRAIN)
 
 
@@ -282,7 +282,7 @@ def test_what_a_stranger_has_seen_is_left_out():
 @pytest.mark.parametrize(
     "algorithm",
     [
-        Gibbs(VARIANTS["no side"], sweeps=12, burn_in=2),
+        Gibbs(VARIANTS["no side"], sweeps=12, burn_in=2, chains=1),
         MAP(VARIANTS["no side"]),
         Variational(VARIANTS["user side"], sweeps=4),
     ],
@@ -417,7 +417,7 @@ def test_variances_of_variational_draws_are_those_of_q():
 
 
 def test_fits_without_draws_say_so():
-    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=0).fit(TRAIN)
+    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=0, chains=1).fit(TRAIN)
     with pytest.raises(DataError, match="keep=100"):
         fit.predict(TRAIN)
 

@@ -28,7 +28,7 @@ def test_a_new_user_is_at_the_mean_of_the_conditional(name):
     """Against the readable conditional, with the offset of the items this user rated."""
     model = VARIANTS[name]
     train, others = small_ratings(6, 5, seed=1), small_ratings(6, 5, seed=2)
-    state = Gibbs(model, sweeps=3, burn_in=1, seed=4).fit(train).states[0]
+    state = Gibbs(model, sweeps=3, burn_in=1, seed=4, chains=1).fit(train).states[0]
     data = Data.of(others, model, train.mean)
     new = fold_in(model, state, data, Draws(0, 1))
     if len(new.user.offset):
@@ -53,7 +53,7 @@ def test_a_new_user_is_at_the_mean_of_the_conditional(name):
 def test_folding_in_leaves_the_fit_alone():
     model = VARIANTS["user side, robust"]
     train = small_ratings(6, 5, seed=1)
-    state = Gibbs(model, sweeps=3, burn_in=1).fit(train).states[0]
+    state = Gibbs(model, sweeps=3, burn_in=1, chains=1).fit(train).states[0]
     before = [state.user.x.copy(), state.user.alpha.copy(), state.item.x.copy()]
     fold_in(model, state, Data.of(small_ratings(6, 5, seed=2), model, train.mean), Draws(0, 1))
     for now, then in zip((state.user.x, state.user.alpha, state.item.x), before, strict=True):
@@ -65,7 +65,7 @@ def test_hidden_precisions_are_drawn(name):
     """A user's precision and scale follow their own conditional: other draws, other means."""
     model = VARIANTS[name]
     train = small_ratings(6, 5, seed=1)
-    state = Gibbs(model, sweeps=3, burn_in=1).fit(train).states[0]
+    state = Gibbs(model, sweeps=3, burn_in=1, chains=1).fit(train).states[0]
     data = Data.of(small_ratings(6, 5, seed=2), model, train.mean)
     one, again, other = (fold_in(model, state, data, Draws(0, c)) for c in (1, 1, 2))
     np.testing.assert_array_equal(one.user.x, again.user.x)
@@ -85,7 +85,7 @@ def test_folded_in_users_agree_with_a_long_refit():
     new = full.by_user.row_index == 0
     known = new & (rng.random(len(full)) < 0.5)
     train, given, test = full.select(~new), full.select(known), full.select(new & ~known)
-    fit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=1).fit(train)
+    fit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=1, chains=1).fit(train)
     data = Data.of(given, model, train.mean)
     target = Target(test, data, model)
     draws = np.array([
@@ -93,7 +93,7 @@ def test_folded_in_users_agree_with_a_long_refit():
         for k in range(len(fit.draws))
     ])  # fmt: skip
     both = full.select(~new | known)
-    refit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=2).fit(both)
+    refit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=2, chains=1).fit(both)
     again = Target(test, Data.of(both, model), model)
     refitted = np.array([again.predict(refit.draws[k]) for k in range(len(refit.draws))])
 
@@ -137,7 +137,7 @@ def test_offsets_are_of_the_new_ratings_not_the_old():
     """The trap: the offset of the training ratings, or both together."""
     model = VARIANTS["user side"]
     train, others = small_ratings(6, 5, seed=1), small_ratings(6, 5, seed=2)
-    state = Gibbs(model, sweeps=3, burn_in=1).fit(train).states[0]
+    state = Gibbs(model, sweeps=3, burn_in=1, chains=1).fit(train).states[0]
     new = fold_in(model, state, Data.of(others, model, train.mean), Draws(0, 1))
     side = copy.deepcopy(new.user)
     refresh_offsets(side, Data.of(train, model).user)

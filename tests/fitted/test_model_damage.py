@@ -20,7 +20,9 @@ TRAIN = small_ratings(9, 7, seed=1)
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    fit = Gibbs(VARIANTS["both sides, joint bias"], sweeps=6, burn_in=1, keep=2).fit(TRAIN)
+    fit = Gibbs(VARIANTS["both sides, joint bias"], sweeps=6, burn_in=1, keep=2, chains=1).fit(
+        TRAIN
+    )
     fit.save(folder / "model")
     fit.save(folder / "model.zip")
     return folder, fit.predict(TRAIN)

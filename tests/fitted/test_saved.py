@@ -21,7 +21,7 @@ NAMES = ("no side", "both sides, joint bias, robust, student-t", "user side only
 
 
 def fitted(name: str = "no side", **settings):
-    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, **settings}
+    options = {"sweeps": 12, "burn_in": 2, "keep": 6, "seed": 3, "chains": 1, **settings}
     return Gibbs(VARIANTS[name], **options).fit(TRAIN)
 
 
@@ -31,7 +31,7 @@ def held_out_fit():
     rest[np.flatnonzero(~rest)[9:]] = True
     train, test = TRAIN.select(rest), TRAIN.select(np.flatnonzero(~rest)[:5])
     validation = TRAIN.select(np.flatnonzero(~rest)[5:])
-    fit = Gibbs(VARIANTS["no side"], sweeps=12, burn_in=2, keep=6).fit(train)
+    fit = Gibbs(VARIANTS["no side"], sweeps=12, burn_in=2, keep=6, chains=1).fit(train)
     known = Posterior.of(fit.model, train, fit.posterior.draws, held_out=(test, None, validation))
     return SavedFit(known, dict(fit.traces))
 
@@ -163,7 +163,7 @@ def test_text_ids_survive(tmp_path):
     names = ["ann", 'b"ob', "c\u2028l", "dé\ttab", "e"]
     ratings = Ratings.from_triplets(users=names * 3, items=["x"] * 5 + ["y"] * 5 + ["z z"] * 5,
                                     ratings=[1, 2, 3, 4, 5] * 3)  # fmt: skip
-    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=2).fit(ratings)
+    fit = Gibbs(VARIANTS["no side"], sweeps=4, burn_in=1, keep=2, chains=1).fit(ratings)
     fit.save(tmp_path / "m")
     again = bayesmf.load_model(tmp_path / "m")
     assert again.posterior.users == Ids(np.array(sorted(names), object))

@@ -18,7 +18,7 @@ from oracle.variants import BASE, VARIANTS, small_ratings
 ALGORITHMS = [Gibbs, Variational, MAP, Propagation]
 FAST = {
     "gibbs": Gibbs(VARIANTS["both sides, joint bias, robust, student-t"], sweeps=12, chains=2),
-    "gibbs, few kept": Gibbs(VARIANTS["user design"], sweeps=12, keep=2),
+    "gibbs, few kept": Gibbs(VARIANTS["user design"], sweeps=12, keep=2, chains=1),
     "vi": Variational(VARIANTS["both sides, joint bias"], sweeps=6),
     "vi, robust": Variational(VARIANTS["no side, robust"], sweeps=6),
     "map": MAP(VARIANTS["user side"], sweeps=6),
@@ -64,15 +64,15 @@ def test_a_number_is_no_model(kind):
 
 
 def test_burn_in_follows_sweeps():
-    assert Gibbs(sweeps=12).burn_in == 6
-    assert Gibbs(sweeps=1).burn_in == 0
-    assert [Gibbs(sweeps=n).burn_in for n in (39, 40, 41, 400)] == [19, 20, 20, 20]
-    assert Gibbs().burn_in == 20
-    assert Gibbs(sweeps=12, burn_in=11).burn_in == 11
-    assert Gibbs(sweeps=400, burn_in=0).burn_in == 0
+    assert Gibbs(sweeps=12, chains=1).burn_in == 6
+    assert Gibbs(sweeps=1, chains=1).burn_in == 0
+    assert [Gibbs(sweeps=n, chains=1).burn_in for n in (39, 40, 41, 400)] == [19, 20, 20, 20]
+    assert Gibbs(chains=1).burn_in == 20
+    assert Gibbs(sweeps=12, burn_in=11, chains=1).burn_in == 11
+    assert Gibbs(sweeps=400, burn_in=0, chains=1).burn_in == 0
     assert [Propagation(sweeps=n).burn_in for n in (3, 12, 99, 100, 400)] == [1, 6, 49, 50, 50]
     assert Propagation(sweeps=12, burn_in=3).burn_in == 3
-    fit = Gibbs(BASE, sweeps=12).fit(TRAIN, TEST)
+    fit = Gibbs(BASE, sweeps=12, chains=1).fit(TRAIN, TEST)
     assert fit.burn_in == 6
     assert fit.predictions.count == 6
 
@@ -120,7 +120,7 @@ def pairs(ratings):
 # The loop that all of them share
 
 RUNS = {
-    "gibbs": ("bayesmf.inference.engine.gibbs_sweep", Gibbs(BASE, sweeps=5, keep=0), {}),
+    "gibbs": ("bayesmf.inference.engine.gibbs_sweep", Gibbs(BASE, sweeps=5, keep=0, chains=1), {}),
     "vi": (f"{variational.__name__}.sweep", Variational(BASE, sweeps=5), {"start": "random"}),
     "map": (f"{maximum.__name__}.coordinate_sweep", MAP(BASE, penalty=5.0, sweeps=5),
             {"validation": TEST, "patience": 9}),

@@ -71,7 +71,7 @@ def test_folders_that_will_not_do(tmp_path):
     with pytest.raises(DataError, match="resume: say from which folder"):
         fitted(sampler(), resume=True)
     (tmp_path / "run").mkdir()
-    left = tmp_path / "run" / ".draw-3.safetensors.abc123"
+    left = tmp_path / "run" / ".draw-0-3.safetensors.abc123"
     left.write_text("half")
     with locked(tmp_path / "run", "x"), pytest.raises(DataError, match="in use by another run"):
         fitted(sampler(), tmp_path / "run")
@@ -82,8 +82,8 @@ def test_folders_that_will_not_do(tmp_path):
 def test_damaged_files_are_refused_in_a_sentence(tmp_path):
     fitted(sampler(), tmp_path, callbacks=[Stop(6, "ask")])
     names = sorted(path.name for path in tmp_path.iterdir() if path.name != checkpoint.LOCK)
-    assert names == ["chain-0.safetensors", "draw-0.safetensors", "draw-1.safetensors",
-                     checkpoint.MAIN]  # fmt: skip
+    assert names == ["chain-0-3.safetensors", "chain-1-3.safetensors", "draw-0-3.safetensors",
+                     "draw-1-3.safetensors", checkpoint.MAIN]  # fmt: skip
     rng = np.random.default_rng(0)
     for name in names:
         path = tmp_path / name
@@ -112,7 +112,7 @@ def test_a_forged_file_is_refused(tmp_path):
     fitted(sampler(), tmp_path, callbacks=[Stop(2, "ask")])
     path = tmp_path / checkpoint.MAIN
     body = path.read_bytes().partition(b"\n")[2]
-    for name in ("state.user.x", "test", "trace.0", "waiting", "facts"):
+    for name in ("summaries.0", "predictions.1", "test", "curve", "waiting", "facts"):
         arrays = dict(checkpoint._unpack(body))
         arrays[name] = arrays[name][..., :-1]
         bad = checkpoint._pack(arrays)
@@ -184,8 +184,8 @@ def test_ways_to_write_a_time():
 
 def test_what_is_compared():
     """Every field of the model and of the sampler is part of what is compared."""
-    sampler, data = Gibbs(BASE, sweeps=4, burn_in=1), Data.of(TRAIN, BASE)
-    run = Chains(sampler, Threads(), data, TRAIN, None, None, 9, Kept(0))
+    sampler, data = Gibbs(BASE, sweeps=4, burn_in=1, chains=1), Data.of(TRAIN, BASE)
+    run = Chains(sampler, Threads(), data, None, None, 9, 0, Kept(0))
     told = checkpoint.describe_run(run, "random", {"training": TRAIN})
     assert set(told["model"]) == {field.name for field in fields(Model)}
     assert {field.name for field in fields(Gibbs)} - {"threads", "engine"} <= set(told)

@@ -68,7 +68,7 @@ def test_an_engine_of_ones_own_has_the_bits_of_the_threads(name):
     assert tally.placed == 1
     assert tally.starts == [0, 1]
     assert tally.sweeps == [
-        (chain, sweep, "interwoven") for chain in (0, 1) for sweep in range(1, SWEEPS + 1)
+        (chain, sweep, "interwoven") for sweep in range(1, SWEEPS + 1) for chain in (0, 1)
     ]
     assert tally.checked == [(VARIANTS[name], "interwoven")]
     assert tally.jobs == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,7 +30,7 @@ import hashlib, sys
 import bayesmf
 from bayesmf import Gibbs, Model
 train, test = bayesmf.split(bayesmf.load("demo"), "paper")
-fit = Gibbs(Model(5), sweeps=4, burn_in=1, threads=int(sys.argv[1])).fit(train, test)
+fit = Gibbs(Model(5), sweeps=4, burn_in=1, threads=int(sys.argv[1]), chains=1).fit(train, test)
 s = fit.states[0]
 parts = [s.user.x, s.item.x, s.user.shifts[0].W, s.item.shifts[0].W, fit.predictions.mean]
 print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
@@ -68,7 +69,7 @@ def test_contract(name):
     assert np.isfinite(one.test_rmse)
     assert one.traces["noise precision"].shape == (2, 6)
     assert not np.array_equal(*one.traces["noise precision"])
-    other = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, seed=4).fit(train, train)
+    other = Gibbs(VARIANTS[name], sweeps=6, burn_in=2, seed=4, chains=1).fit(train, train)
     assert digest(other) != digest(one)
     assert one.predictions.count == 8
     assert len(one.rmse_by_sweep) == 12
@@ -99,15 +100,15 @@ def test_transposing_the_data_transposes_the_model():
     train, test = split(load("demo"), "paper", seed=0)
     model = Model.paper("side", rank=4)
     turned = replace(model, user_designs=(), item_designs=model.user_designs)
-    one = Gibbs(model, sweeps=250, burn_in=100).fit(train, test)
-    other = Gibbs(turned, sweeps=250, burn_in=100).fit(train.T, test.T)
+    one = Gibbs(model, sweeps=250, burn_in=100, chains=1).fit(train, test)
+    other = Gibbs(turned, sweeps=250, burn_in=100, chains=1).fit(train.T, test.T)
     assert one.test_rmse == pytest.approx(other.test_rmse, abs=0.003)
 
 
 def test_side_features_and_features_pay_on_the_demo_data():
     train, test = split(load("demo"), "paper", seed=0)
     rmse = {
-        name: Gibbs(model, sweeps=80).fit(train, test).test_rmse
+        name: Gibbs(model, sweeps=80, chains=1).fit(train, test).test_rmse
         for name, model in (
             ("none", Model.paper("none")),
             ("no side", Model.paper("no-side", rank=6)),
@@ -120,7 +121,7 @@ def test_side_features_and_features_pay_on_the_demo_data():
 
 def test_reasons_to_stop():
     train = small_ratings(30, 20)
-    sampler = Gibbs(BASE, sweeps=500, burn_in=2)
+    sampler = Gibbs(BASE, sweeps=500, burn_in=2, chains=1)
     seen: list[Progress] = []
 
     def third(progress: Progress) -> bool:
@@ -142,7 +143,7 @@ def test_reasons_to_stop():
     assert fit.predictions.count == 3
 
 
-def test_each_chain_ends_when_the_validation_error_stops_falling():
+def test_the_run_ends_when_the_validation_error_of_all_chains_stops_falling():
     train, rest = split(load("demo"), "paper", seed=0)
     validation, test = carve(rest, 0.5)
     sampler = Gibbs(Model.paper("none"), sweeps=400, burn_in=5, chains=2)
@@ -150,9 +151,12 @@ def test_each_chain_ends_when_the_validation_error_stops_falling():
     fit = sampler.fit(train, test, validation=validation, patience=3, callbacks=[seen.append])
     assert fit.stopped == "the validation error has stopped falling"
     assert 10 < fit.sweeps < 400
-    assert len(fit.validation_by_sweep) == fit.sweeps == len(fit.rmse_by_sweep)
-    assert [p.validation for p in seen] == fit.validation_by_sweep
-    assert {p.chain for p in seen} == {0, 1}
+    assert 2 * len(fit.validation_by_sweep) == fit.sweeps == len(fit.rmse_by_sweep)
+    assert [p.validation for p in seen[1::2]] == fit.validation_by_sweep
+    assert [p.chain for p in seen] == [0, 1] * (fit.sweeps // 2)
+    patience = Patience(3)
+    ends = [patience.ends(error) for error in fit.validation_by_sweep[5:]]
+    assert ends == [False] * (len(ends) - 1) + [True]
 
 
 def test_patience():
@@ -185,7 +189,7 @@ def test_kept_draws_are_those_of_the_chain(name, tmp_path):
     assert last.tau == pytest.approx(state.tau, rel=1e-6)
     for kept, drawn in zip(last.user.shifts, state.user.shifts, strict=True):
         assert pytest.approx(drawn.W, rel=1e-6) == kept.W
-    few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3).fit(train)
+    few = Gibbs(VARIANTS[name], sweeps=14, burn_in=2, keep=3, chains=1).fit(train)
     assert [few.draws[k].sweep for k in range(3)] == [6, 10, 14]
     with pytest.raises(IndexError):
         memory.draws[24]
@@ -195,26 +199,26 @@ def test_kept_draws_that_are_not_there(tmp_path):
     with pytest.raises(DataError, match="not a folder of kept draws"):
         Kept.open(tmp_path)
     train = small_ratings(30, 20)
-    Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+    Gibbs(BASE, sweeps=4, burn_in=2, keep=2, chains=1).fit(train, keep_in=tmp_path / "draws")
     np.save(tmp_path / "draws" / "tau.npy", np.zeros((1, 1), np.float32))
     with pytest.raises(DataError, match="tau.npy has another shape"):
         Kept.open(tmp_path / "draws")
     with pytest.raises(DataError, match="draws exists already; choose another folder for keep_in$"):
-        Gibbs(BASE, sweeps=4, burn_in=2, keep=2).fit(train, keep_in=tmp_path / "draws")
+        Gibbs(BASE, sweeps=4, burn_in=2, keep=2, chains=1).fit(train, keep_in=tmp_path / "draws")
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_state_goes_into_arrays_and_back(name):
     model, train = VARIANTS[name], small_ratings(30, 20)
-    half = Gibbs(model, sweeps=3, burn_in=0).fit(train)
-    whole = Gibbs(model, sweeps=6, burn_in=0).fit(train)
+    half = Gibbs(model, sweeps=3, burn_in=0, chains=1).fit(train)
+    whole = Gibbs(model, sweeps=6, burn_in=0, chains=1).fit(train)
     state = from_arrays(to_arrays(half.states[0]), Data.of(train, model))
-    rest = Gibbs(model, sweeps=3, burn_in=0).fit(train, start=state)
+    rest = Gibbs(model, sweeps=3, burn_in=0, chains=1).fit(train, start=state)
     assert digest(rest) == digest(whole)
 
 
 def test_traces_for_arviz(tmp_path):
-    arviz = pytest.importorskip("arviz")
+    pytest.importorskip("arviz")
     fit = Gibbs(BASE, sweeps=60, burn_in=20, chains=3).fit(small_ratings(30, 20))
     found = fit.to_arviz()
     assert found.posterior["noise precision"].shape == (3, 40)
@@ -237,16 +241,16 @@ def test_fits_without_chains_have_no_traces(tmp_path):
 
 def test_a_given_start_is_where_the_chain_begins():
     train = small_ratings(30, 20)
-    first = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train)
-    rest = Gibbs(BASE, sweeps=5, burn_in=0).fit(train, train, start=first.states[0])
-    whole = Gibbs(BASE, sweeps=10, burn_in=0).fit(train, train)
+    first = Gibbs(BASE, sweeps=5, burn_in=0, chains=1).fit(train, train)
+    rest = Gibbs(BASE, sweeps=5, burn_in=0, chains=1).fit(train, train, start=first.states[0])
+    whole = Gibbs(BASE, sweeps=10, burn_in=0, chains=1).fit(train, train)
     assert digest(rest) == digest(whole)
     assert first.states[0].sweep == 5
 
 
 def test_settings_that_make_no_sense():
     for wrong, match in (({"sweeps": 5, "burn_in": 5}, "burn_in=5"), ({"thin": 0}, "thin"),
-                         ({"keep": 400}, "keep=400"),
+                         ({"keep": 400, "sweeps": 400}, "keep=400"),
                          ({"threads": 10_000}, "threads=10000")):  # fmt: skip
         with pytest.raises(DataError, match=match):
             Gibbs(BASE, **wrong)
@@ -256,26 +260,32 @@ def test_fit_as_a_command(tmp_path):
     runner = CliRunner()
     out = tmp_path / "fit"
     args = ["fit", "demo", "--paper", "side", "--precision", "robust", "--inference", "gibbs",
-            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--holdout", "paper", "--seed", "0",
-            "--out", str(out), "--json", "--quiet"]  # fmt: skip
+            "--rank", "4", "--sweeps", "8", "--burn-in", "2", "--chains", "2", "--holdout",
+            "paper", "--seed", "0", "--out", str(out), "--json", "--quiet"]  # fmt: skip
     done = runner.invoke(main, args)
     assert done.exit_code == 0, done.output
     facts = json.loads(done.output.splitlines()[-1])
-    assert facts["sweeps"] == 8
+    assert facts["sweeps"] == 16
+    assert facts["chains"] == 2
     assert 0.7 < facts["test_rmse"] < 1.1
     assert facts["model"]["precision"] == "robust"
     rows = load(out / "predictions.csv", rating="mean")
     assert len(rows) == facts["holdout"]["test"]
     saved = json.loads((out / "fit.json").read_text())
     assert saved["test_rmse"] == facts["test_rmse"]
-    assert len(saved["rmse_by_sweep"]) == 8
+    assert len(saved["rmse_by_sweep"]) == 16
+    assert saved["endless_rmse"] == pytest.approx(saved["test_rmse"], rel=0.05)
+    assert load_model(out).facts["endless_rmse"] == saved["endless_rmse"]
     again = runner.invoke(main, args)
     assert again.exit_code == 2
     assert "exists already" in again.output
     assert runner.invoke(main, [*args, "--overwrite"]).exit_code == 0
     plain = runner.invoke(main, ["fit", "demo", "--rank", "3", "--sweeps", "30", "--holdout",
-                                 "random", "--quiet"])  # fmt: skip
-    assert "test RMSE 0." in plain.output
+                                 "random", "--chains", "3", "--quiet"])  # fmt: skip
+    told = (
+        r"test RMSE 0\.\d{4} \(0\.\d{4} ± 0\.\d{4} with endless draws\) after 90 sweeps of 3 chains"
+    )
+    assert re.search(told, plain.output)
     none = runner.invoke(main, ["fit", "demo", "--paper", "none", "--bounds", "2", "--precision",
                                 "truncated", "--holdout", "none", "--sweeps", "3", "--burn-in", "1",
                                 "--quiet", "--json"])  # fmt: skip

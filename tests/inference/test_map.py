@@ -257,7 +257,7 @@ def test_as_a_start(name):
     """``start="map"`` is the estimate with the same model and seed."""
     model, train = VARIANTS[name], small_ratings(30, 20)
     state = MAP(model, seed=4).fit(train).state
-    sampler = Gibbs(model, sweeps=3, burn_in=0, seed=4)
+    sampler = Gibbs(model, sweeps=3, burn_in=0, seed=4, chains=1)
     one, two = sampler.fit(train, start="map"), sampler.fit(train, start=state)
     assert np.array_equal(one.states[0].user.x, two.states[0].user.x)
     assert not np.array_equal(one.states[0].user.x, sampler.fit(train).states[0].user.x)

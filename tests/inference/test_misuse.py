@@ -19,7 +19,7 @@ from oracle.variants import VARIANTS, small_ratings
 
 NO_SIDE, SIDE = VARIANTS["no side"], VARIANTS["both sides, joint bias"]
 KINDS = [
-    pytest.param(lambda model: Gibbs(model, sweeps=8, burn_in=2), id="gibbs"),
+    pytest.param(lambda model: Gibbs(model, sweeps=8, burn_in=2, chains=1), id="gibbs"),
     pytest.param(lambda model: Variational(model, sweeps=8), id="vi"),
     pytest.param(lambda model: MAP(model, penalty=5.0, sweeps=8), id="map"),
 ]
@@ -61,7 +61,7 @@ def test_parts_with_other_ids_are_refused(kind):
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_starts_of_another_shape_are_refused(kind):
     train = small_ratings(30, 20)
-    state = Gibbs(NO_SIDE, sweeps=2, burn_in=0).fit(train).states[0]
+    state = Gibbs(NO_SIDE, sweeps=2, burn_in=0, chains=1).fit(train).states[0]
     for model, ratings, told in (
         (NO_SIDE, small_ratings(40, 25), "other data: user.x has shape"),
         (SIDE, train, "its users have 0 designs, not 1"),
@@ -76,15 +76,17 @@ def test_starts_of_another_shape_are_refused(kind):
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_kept_draw_is_a_start(kind):
     train = small_ratings(30, 20)
-    kept = Gibbs(SIDE, sweeps=8, burn_in=2, keep=3).fit(train).draws
+    kept = Gibbs(SIDE, sweeps=8, burn_in=2, keep=3, chains=1).fit(train).draws
     assert np.isfinite(kind(SIDE).fit(train, train, start=kept[-1]).test_rmse)
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_start_of_a_richer_model_leaves_nothing_behind(kind):
     train = small_ratings(30, 20)
-    rich = Gibbs(VARIANTS["no side, robust"], sweeps=4, burn_in=0).fit(train).states[0]
-    tailed = Gibbs(VARIANTS["no side, student-t"], sweeps=4, burn_in=0).fit(train).states[0]
+    rich = Gibbs(VARIANTS["no side, robust"], sweeps=4, burn_in=0, chains=1).fit(train).states[0]
+    tailed = (
+        Gibbs(VARIANTS["no side, student-t"], sweeps=4, burn_in=0, chains=1).fit(train).states[0]
+    )
     for start in (rich, tailed):
         fit = kind(NO_SIDE).fit(train, start=start)
         state = fit.states[0] if hasattr(fit, "states") else fit.state
@@ -105,7 +107,10 @@ def interrupting(stage: str):
 def test_an_interruption_in_the_start_is_the_end(penalty):
     """Whether or not the penalty that is interrupted is the best so far."""
     train = small_ratings(30, 20)
-    for algorithm in (Gibbs(NO_SIDE, sweeps=5, burn_in=1), Variational(NO_SIDE, sweeps=5)):
+    for algorithm in (
+        Gibbs(NO_SIDE, sweeps=5, burn_in=1, chains=1),
+        Variational(NO_SIDE, sweeps=5),
+    ):
         with pytest.raises(KeyboardInterrupt):
             algorithm.fit(train, start="map", callbacks=[interrupting(f"MAP, penalty {penalty}")])
 
@@ -136,15 +141,23 @@ def test_an_interrupted_update_agrees_with_its_predictions():
     assert fit.test_rmse == pytest.approx(np.sqrt(np.mean((fit.predictions - values) ** 2)))
 
 
-def test_a_chain_that_has_only_begun_does_not_cut_the_others():
-    def late(progress: Progress) -> None:
-        if (progress.chain, progress.sweep) == (1, 3):
-            raise KeyboardInterrupt
+@pytest.mark.parametrize("at", [(0, 1), (1, 1), (0, 3), (1, 3), (2, 8)])
+def test_an_early_end_has_all_chains(at):
+    """Their lengths differ by one sweep at most, and the traces end with the shortest."""
+
+    def end(progress: Progress) -> bool:
+        return (progress.chain, progress.sweep) == at
 
     train = small_ratings(30, 20)
-    fit = Gibbs(NO_SIDE, sweeps=30, burn_in=5, chains=2).fit(train, train, callbacks=[late])
-    assert fit.traces["noise precision"].shape == (1, 30)
-    assert fit.diagnostics().verdict.chains == 1
+    fit = Gibbs(NO_SIDE, sweeps=30, burn_in=5, chains=3).fit(train, train, callbacks=[end])
+    chain, sweep = at
+    done = [sweep - (k > chain) for k in range(3)]
+    done = [n for n in done if n]
+    assert [state.sweep for state in fit.states] == done
+    assert fit.sweeps == sum(done)
+    assert fit.traces["noise precision"].shape == (len(done), min(done))
+    assert fit.burn_in == (5 if min(done) > 5 else 0)
+    assert fit.predict(train)["mean"].to_numpy().shape == (len(train),)
 
 
 def test_overfitting_is_told_however_the_run_ends():
@@ -160,7 +173,7 @@ def test_overfitting_is_told_however_the_run_ends():
 def test_the_bound_of_clamped_precisions_is_no_better_than_the_right_one():
     train = small_ratings(60, 40)
     model = VARIANTS["no side, truncated"]
-    start = Gibbs(model, sweeps=3, burn_in=0).fit(train).states[0]
+    start = Gibbs(model, sweeps=3, burn_in=0, chains=1).fit(train).states[0]
     bounds = [
         Variational(model, sweeps=60, clamp=clamp).fit(train, start=start).trace["bound"][-1]
         for clamp in (False, True)

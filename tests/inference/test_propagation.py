@@ -77,7 +77,7 @@ def test_blocks_hold_every_rating_once(order):
 
 def test_one_block_has_the_bits_of_gibbs():
     fit = Propagation(MODEL, grid=(1, 1), sweeps=12, burn_in=2, seed=4, keep=5).fit(TRAIN)
-    exact = Gibbs(MODEL, sweeps=12, burn_in=2, seed=4, keep=5).fit(TRAIN)
+    exact = Gibbs(MODEL, sweeps=12, burn_in=2, seed=4, keep=5, chains=1).fit(TRAIN)
     for name, values in exact.posterior.draws.items():
         np.testing.assert_array_equal(fit.posterior.draws[name], values)
     assert not fit.approximate
@@ -201,7 +201,7 @@ def test_the_rotation_is_carried(order):
     features' variance is 2.
     """
     train, test = parts()
-    exact = Gibbs(MODEL, sweeps=60, burn_in=20, seed=0).fit(train).evaluate(test)
+    exact = Gibbs(MODEL, sweeps=60, burn_in=20, seed=0, chains=1).fit(train).evaluate(test)
     fit = Propagation(MODEL, grid=(2, 2), order=order, sweeps=60, burn_in=20).fit(train, test)
     assert exact["rmse"] < 0.6
     assert fit.test_rmse < 1.06 * exact["rmse"]

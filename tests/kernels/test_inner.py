@@ -23,7 +23,7 @@ rng = np.random.default_rng(0)
 user, item = np.nonzero(rng.random((40, 25)) < 0.4)
 ratings = rng.integers(1, 6, len(user))
 train = bayesmf.Ratings.from_triplets(users=user, items=item, ratings=ratings)
-fit = bayesmf.Gibbs(bayesmf.Model(rank=3), sweeps=6, burn_in=2, seed=1).fit(train)
+fit = bayesmf.Gibbs(bayesmf.Model(rank=3), sweeps=6, burn_in=2, seed=1, chains=1).fit(train)
 found = fit.predict(list(zip(user.tolist(), item.tolist())))
 """
 

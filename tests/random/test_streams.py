@@ -71,7 +71,7 @@ def test_new_rows_have_weights_of_their_own_in_each_design():
     """W of new users, of whom an item's two rated sets know nothing yet, is drawn twice."""
     model = replace(BASE, item_designs=(RatedSet(0.5), RatedSet(1.0)))
     ratings = small_ratings(9, 6)
-    old = Gibbs(model, sweeps=4, keep=2).fit(ratings).posterior
+    old = Gibbs(model, sweeps=4, keep=2, chains=1).fit(ratings).posterior
     fresh = replace(ratings, users=Ids(np.arange(100, 109)))
     draws = add_rows(old, fresh).draws
     normals = []

@@ -69,7 +69,7 @@ def fit(
 
     It is trained on all ratings, unless --holdout keeps some of them to test the model on.
 
-    Example: bayesmf fit ml-1m --holdout paper --sweeps 400 --out my-fit
+    Example: bayesmf fit ml-1m --holdout paper --out my-fit
     """
     with leaving_at_once():
         from bayesmf.cli import fit_run

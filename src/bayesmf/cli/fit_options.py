@@ -16,6 +16,7 @@ from bayesmf.choices import (
     PRIOR_SCALES,
     PRIORS,
     STARTS,
+    UNTIL,
 )
 from bayesmf.cli.options import PATH, Options
 
@@ -76,16 +77,33 @@ ALGORITHM = Options(
     click.option(
         "--sweeps",
         type=int,
-        help="The largest number of sweeps.  [default: gibbs 400; vi 100; map 60 or 1000]",
+        help="The number of sweeps, of each chain with gibbs; the largest number with --until "
+        "converged, vi and map.  [default: gibbs 400 or at most 2000; vi 100; map 60 or 1000]",
     ),
     click.option(
         "--burn-in",
         type=int,
-        help="gibbs: how many sweeps at the start of a chain are not averaged.  "
-        "[default: follows --sweeps]",
+        help="gibbs: how many sweeps at the start of a chain are not averaged; only with --until "
+        "sweeps.  [default: follows --sweeps]",
     ),
     click.option("--thin", type=int, help="gibbs: average every so many sweeps.  [default: 1]"),
-    click.option("--chains", type=int, help="gibbs: the number of chains.  [default: 1]"),
+    click.option("--chains", type=int, help="gibbs: the number of chains.  [default: 4]"),
+    click.option(
+        "--until",
+        type=click.Choice(UNTIL),
+        help="gibbs: sample until the chains have converged, or so many sweeps.  [default: "
+        "converged; sweeps with --sweeps, --burn-in or one chain]",
+    ),
+    click.option(
+        "--r-hat",
+        type=float,
+        help="gibbs: how near to 1 R-hat has to come until converged.  [default: 1.01]",
+    ),
+    click.option(
+        "--ess",
+        type=float,
+        help="gibbs: how many effective draws are needed until converged.  [default: 400]",
+    ),
     click.option(
         "--form",
         type=click.Choice(FORMS),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 import bayesmf
 from bayesmf.choices import Inference
@@ -19,6 +22,7 @@ from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.one_call import ALGORITHMS, Parts
@@ -33,6 +37,9 @@ SETTINGS = {  # the field of each algorithm that an option sets
     "burn_in": {"gibbs": "burn_in"},
     "thin": {"gibbs": "thin"},
     "chains": {"gibbs": "chains"},
+    "until": {"gibbs": "until"},
+    "r_hat": {"gibbs": "r_hat"},
+    "ess": {"gibbs": "ess"},
     "form": {"gibbs": "form"},
     "engine": {"gibbs": "engine"},
     "prior_scale": {"vi": "prior"},
@@ -56,7 +63,14 @@ def make_algorithm(
             flag = option.replace("_", "-")
             raise DataError(f"--{flag} is for --inference {others}; leave it out")
         fields[SETTINGS[option][name]] = value
-    return ALGORITHMS[name](model, seed=seed, threads=threads, **fields)
+    wanted = {key: fields.pop(key) for key in ("r_hat", "ess") if key in fields}
+    if wanted:
+        fields["targets"] = Targets(**wanted)
+    algorithm = ALGORITHMS[name](model, seed=seed, threads=threads, **fields)
+    if wanted and algorithm.until == "sweeps":
+        flag = "--r-hat" if "r_hat" in wanted else "--ess"
+        raise DataError(f"{flag} is for --until converged; add that, or leave {flag} out")
+    return algorithm
 
 
 def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[str, Any]) -> Any:
@@ -64,10 +78,10 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
         TextColumn("{task.fields[rate]}"),
         TextColumn("{task.fields[rmse]}"),
-        TimeRemainingColumn(),
+        _TimeLeft(),
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
@@ -82,16 +96,24 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
     return fit
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """The time that is left, where anybody can know: not until chains have converged."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields["known"] else Text("")
+
+
 def _make_callback(bar: Progress, quiet: bool, forecast: Callable[[int, float], str]) -> Any:
     """Make a callback that moves the bar, and prints a forecast when a long run has begun."""
-    task = bar.add_task("preparing", total=None, rate="", rmse="")
+    nothing: dict[str, Any] = {"count": "", "rate": "", "rmse": "", "known": True}
+    task = bar.add_task("preparing", total=None, **nothing)
     stage: dict[str, Any] = {}
 
     def show(progress: Any) -> None:
-        done = progress.chain * progress.sweeps + progress.sweep
+        done = progress.chains * (progress.sweep - 1) + progress.chain + 1  # chains take turns
         total = progress.chains * progress.sweeps
         if progress.stage != stage.get("name"):
-            bar.reset(task, total=total, description=progress.stage, rate="", rmse="")
+            bar.reset(task, total=total, description=progress.stage, **nothing)
             stage.update(name=progress.stage, since=progress.seconds, first=done)
         seconds = progress.seconds - stage["since"]
         rate = (done - stage["first"]) / seconds if seconds > 0 else 0.0
@@ -101,11 +123,29 @@ def _make_callback(bar: Progress, quiet: bool, forecast: Callable[[int, float], 
             task,
             completed=done,
             total=total,
+            count=describe_progress(progress),
+            known=progress.targets is None,
             rate=f"{rate:.1f} sweeps/s" if rate else "",
             rmse="" if progress.rmse is None else f"RMSE {progress.rmse:.4f}",
         )
 
     return show
+
+
+def describe_progress(progress: Any) -> str:
+    """How far a run is: its sweeps, and the targets that it approaches if it goes on for them."""
+    if progress.targets is None:
+        chains = f" of {progress.chains} chains" if progress.chains > 1 else ""
+        return f"{progress.sweep}/{progress.sweeps} sweeps{chains}"
+    told = f"sweep {progress.sweep} of at most {progress.sweeps}"
+    found, targets = progress.check, progress.targets
+    if found is None or math.isnan(found.r_hat):
+        return told
+    told += f" · R-hat {found.r_hat:.3f} ({targets.r_hat:g})"
+    told += f" · effective draws {found.ess:.0f} ({targets.ess:g})"
+    if found.share is not None:
+        told += f" · predictions {found.share:.0%} ({targets.share:.0%})"
+    return told
 
 
 def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
@@ -116,14 +156,15 @@ def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
     if isinstance(algorithm, Variational):  # covariances, of W and of what W adds as well
         numbers += (rows + 3 * W) * model.size * (model.size + 1) // 2
     elif isinstance(algorithm, Gibbs):
-        numbers += (
-            (rows + W) * (model.size + 2) * algorithm.draws_kept(train) * algorithm.chains // 2
-        )
+        numbers *= algorithm.chains
+        held = algorithm.chains * algorithm.room_for(algorithm.draws_kept(train))
+        numbers += (rows + W) * (model.size + 2) * held // 2
     memory = (8 * numbers + 2 * train.nbytes) / 1e9
     left = total / rate
     time = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
     size = f"{memory:.1f} GB" if memory >= 1 else f"{1000 * memory:.0f} MB"
-    return f"{total} sweeps at {1 / rate:.2g} s: about {time}; about {size} of memory"
+    most = "at most " if getattr(algorithm, "until", "sweeps") == "converged" else ""
+    return f"{most}{total} sweeps at {1 / rate:.2g} s: {most}about {time}; about {size} of memory"
 
 
 def describe_fit(name: str, algorithm: Any, fit: Any, parts: Parts) -> dict[str, Any]:
@@ -133,11 +174,16 @@ def describe_fit(name: str, algorithm: Any, fit: Any, parts: Parts) -> dict[str,
         for key, value in vars(algorithm).items()
         if key not in ("model", "threads", "engine")
     }
+    if name == "gibbs":
+        settings["targets"] = asdict(algorithm.targets)
     facts: dict[str, Any] = {"test_rmse": None}
     if parts.test is not None:
         facts["evaluation"] = fit.evaluate(parts.test)
         facts["test_rmse"] = facts["evaluation"]["rmse"]
     facts.update(sweeps=fit.sweeps, seconds=round(fit.seconds, 3), stopped=fit.stopped)
+    if name == "gibbs":
+        facts.update(chains=len(fit.states), burn_in=fit.burn_in)
+        facts.update(endless_rmse=fit.endless_rmse, endless_rmse_error=fit.endless_rmse_error)
     if name == "map":
         facts["penalty"] = fit.penalty
     if name == "vi":
@@ -163,10 +209,16 @@ def print_report(facts: dict[str, Any], fit: Any, parts: Parts, out: Path | None
     """Print what a person should know of a fit."""
     click.echo(str(parts))
     took = f"{fit.sweeps} sweeps in {fit.seconds:.1f} s"
+    chains = facts.get("chains", 1)
+    if chains > 1:
+        took = f"{fit.sweeps} sweeps of {chains} chains in {fit.seconds:.1f} s"
     if fit.stopped:
         took += f" ({fit.stopped})"
     tested = facts.get("evaluation")
-    click.echo(f"test RMSE {tested['rmse']:.4f} after {took}" if tested else f"finished {took}")
+    if tested:
+        click.echo(f"test RMSE {tested['rmse']:.4f}{_describe_endless(facts)} after {took}")
+    else:
+        click.echo(f"finished {took}")
     for line in _remarks(fit):
         click.echo(line)
     if tested:
@@ -179,6 +231,15 @@ def print_report(facts: dict[str, Any], fit: Any, parts: Parts, out: Path | None
         Console().print(_frequency_table(tested["by_user_frequency"]))
     if out is not None:
         click.echo(f"written to {out}")
+
+
+def _describe_endless(facts: dict[str, Any]) -> str:
+    """The error that endless draws would have, in brackets, if chains were compared."""
+    error, sd = facts.get("endless_rmse"), facts.get("endless_rmse_error")
+    if error is None:
+        return ""
+    about = "" if sd is None else f" ± {sd:.4f}"
+    return f" ({error:.4f}{about} with endless draws)"
 
 
 def _remarks(fit: Any) -> list[str]:

@@ -31,6 +31,7 @@ from bayesmf.model.spec import Model
 
 KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
 DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
+OF_THE_TEST = ("test_rmse", "endless_rmse", "endless_rmse_error")  # facts of the fit as it was
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
 
 
@@ -214,7 +215,9 @@ class Fitted:
             posterior = add_rows(
                 self.posterior, ratings, side, replace_known=replace_known, seed=seed
             )
-        facts = {name: fact for name, fact in self._saved_facts().items() if name != "test_rmse"}
+        facts = {
+            name: fact for name, fact in self._saved_facts().items() if name not in OF_THE_TEST
+        }
         return SavedFit(posterior, dict(self._traces()), facts, self.threads)
 
     def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:

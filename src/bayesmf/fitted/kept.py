@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,88 @@ from bayesmf.errors import DataError
 from bayesmf.model.state import State, from_arrays, to_arrays
 
 FACTS = "draws.json"
+Key = tuple[int, int]  # the chain of a draw, and its sweep, counted from the start of the run
 
 
 class Kept:
     """Up to ``most`` states of a run, one array a parameter with the draw as its first axis.
 
-    With a ``folder`` the arrays are files that the machine pages in and out, so that memory does
-    not grow with the number of draws.
+    While a run goes on, draws may be dropped and others take their place; ``arrange`` puts those
+    that are left in order, chain after chain. With a ``folder`` the arrays are files that the
+    machine pages in and out, so that memory does not grow with the number of draws.
     """
 
     def __init__(self, most: int, folder: Path | None = None) -> None:
         self.most, self.folder = most, folder
-        self.chains: list[int] = []
+        self._slots: dict[Key, int] = {}
         self._arrays: dict[str, NDArray[np.float32]] = {}
 
     def __len__(self) -> int:
-        return len(self.chains)
+        return len(self._slots)
 
-    def add(self, state: State, chain: int) -> None:
+    @property
+    def keys(self) -> list[Key]:
+        """Chain and sweep of each draw, in the order of both."""
+        return sorted(self._slots)
+
+    @property
+    def chains(self) -> list[int]:
+        """The chain of each draw."""
+        return [chain for chain, _ in self.keys]
+
+    def add(self, state: State, key: Key) -> None:
         """Keep a state."""
-        self.put(to_arrays(state), chain)
+        self.put(to_arrays(state), key)
 
-    def put(self, arrays: Mapping[str, NDArray[Any]], chain: int) -> None:
+    def put(self, arrays: Mapping[str, NDArray[Any]], key: Key) -> None:
         """Keep a state that is in arrays already."""
+        taken = set(self._slots.values())
+        slot = next(number for number in range(self.most) if number not in taken)
         for name, values in arrays.items():
-            if not len(self):
+            if name not in self._arrays:
                 self._arrays[name] = self._make(name, (self.most, *values.shape))
-            self._arrays[name][len(self)] = values
-        self.chains.append(chain)
+            self._arrays[name][slot] = values
+        self._slots[key] = slot
+
+    def drop(self, keys: Collection[Key]) -> None:
+        """Forget some draws."""
+        for key in keys:
+            del self._slots[key]
+
+    def take(self, key: Key) -> dict[str, NDArray[np.float32]]:
+        """The arrays of one draw."""
+        return {name: values[self._slots[key]] for name, values in self._arrays.items()}
+
+    def arrange(self) -> None:
+        """Put the draws in the order of ``keys``, and give back the room that none of them uses."""
+        at = {slot: key for key, slot in self._slots.items()}
+        for number, key in enumerate(self.keys):
+            slot = self._slots[key]
+            if slot != number:  # the two change places
+                for values in self._arrays.values():
+                    values[[number, slot]] = values[[slot, number]]
+                other = at.pop(number, None)
+                at.pop(slot, None)
+                if other is not None:
+                    self._slots[other], at[slot] = slot, other
+                self._slots[key], at[number] = number, key
+        if len(self) < self.most:
+            self.most = len(self)
+            self._arrays = {name: self._shrink(name) for name in self._arrays}
+
+    def _shrink(self, name: str) -> NDArray[np.float32]:
+        """The first draws of an array in an array of their own, which replaces the file."""
+        values = self._arrays[name]
+        if not isinstance(values, np.memmap):
+            return values[: self.most].copy()
+        assert self.folder is not None
+        path = self.folder / f"{name}.npy"
+        path.rename(path.with_suffix(".old"))
+        found = self._make(name, (self.most, *values.shape[1:]))
+        for number in range(self.most):
+            found[number] = values[number]
+        path.with_suffix(".old").unlink()
+        return found
 
     def _make(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         if self.folder is None or 0 in shape:
@@ -51,23 +105,24 @@ class Kept:
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Every parameter of the draws so far, (draw, ...)."""
+        """Every parameter of the draws, (draw, ...), in order once they were arranged."""
         return {name: values[: len(self)] for name, values in self._arrays.items()}
 
     def __getitem__(self, number: int) -> State:
         """One draw, as a state; the offsets of side features are part of its rows."""
         if not -len(self) <= number < len(self):
             raise IndexError(f"draw {number} of {len(self)}")
-        return from_arrays({name: values[number] for name, values in self.arrays.items()})
+        return from_arrays(self.take(self.keys[number]))
 
     def close(self) -> None:
         """Write down what the folder holds."""
         if self.folder is not None:
+            self.arrange()
             for values in self._arrays.values():
                 if isinstance(values, np.memmap):
                     values.flush()
             shapes = {name: list(values.shape[1:]) for name, values in self._arrays.items()}
-            facts = {"chains": self.chains, "most": self.most, "shapes": shapes}
+            facts = {"draws": self.keys, "shapes": shapes}
             (self.folder / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
     @classmethod
@@ -75,19 +130,29 @@ class Kept:
         """The draws that an earlier run kept in a folder."""
         try:
             facts: dict[str, Any] = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            kept = cls(int(facts["most"]), folder)
+            keys = _read_keys(facts)
+            kept = cls(int(facts.get("most", len(keys))), folder)
             for name, shape in facts["shapes"].items():
                 kept._arrays[name] = (
                     np.empty((kept.most, *shape), np.float32)
-                    if 0 in shape
+                    if 0 in (kept.most, *shape)
                     else np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
                 )
                 if kept._arrays[name].shape != (kept.most, *shape):
                     raise ValueError(f"{name}.npy has another shape than {FACTS} says")
-            kept.chains = [int(chain) for chain in facts["chains"]]
+            kept._slots = {key: slot for slot, key in enumerate(keys)}
+            if kept.keys != keys or len(keys) > kept.most:
+                raise ValueError(f"its draws are not in order in {FACTS}")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{folder}: not a folder of kept draws ({error}); choose one that a fit with "
                 "keep_in wrote"
             ) from error
         return kept
+
+
+def _read_keys(facts: Mapping[str, Any]) -> list[Key]:
+    """Chain and sweep of each draw; the first folders named only chains, so draws are numbered."""
+    if "draws" in facts:
+        return [(int(chain), int(sweep)) for chain, sweep in facts["draws"]]
+    return [(int(chain), number) for number, chain in enumerate(facts["chains"])]

@@ -1,9 +1,9 @@
 """A Gibbs run in a folder, to go on from after it was killed.
 
-One file, replaced whole, says what there is: a line with the format and a sha256, then the arrays
-and the facts (JSON) as safetensors. Beside it are files that are written once, so that a save costs
-no more as the run grows: the MAP start, the last state of each finished chain, each kept draw. They
-count only if the one file names them.
+One file, replaced whole, says what there is: a line with the format and a sha256, then the traces,
+the averages and the facts (JSON) as safetensors. Beside it are files that are written once: the MAP
+start, the state of each chain and each kept draw, named by chain and sweep. They count only if the
+one file names them, and are deleted when it no longer does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +29,17 @@ from bayesmf.data.io.atomic import locked, whole_file
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
+from bayesmf.evaluation.diagnostics import SUMMARIES
+from bayesmf.fitted.kept import Key
 from bayesmf.inference.chains import Chains
+from bayesmf.inference.convergence import Check
 from bayesmf.inference.loop import Clock
 from bayesmf.inference.target import RunningMoments
 from bayesmf.model.state import State, check_start, from_arrays, to_arrays
 
-FORMAT = 2
+FORMAT = 3
 MAGIC, MAIN, LOCK = "bayesmf-checkpoint", "run.checkpoint", ".lock"
-OURS = re.compile(r"run\.checkpoint|(start|chain-\d+|draw-\d+)\.safetensors")
+OURS = re.compile(r"run\.checkpoint|(start|(chain|draw)-\d+(-\d+)?)\.safetensors")
 STALE = re.compile(rf"\.({OURS.pattern})\..*")  # what a killed process was writing
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -52,7 +57,8 @@ def describe_run(
         "version": bayesmf.__version__,
         "model": run.sampler.model.to_dict(),
         **settings,
-        "keep": run.draws_each,
+        "targets": asdict(run.sampler.targets),
+        "keep": run.keep,
         "engine": run.engine.describe(run.data),
         "start": _sum(_pack(to_arrays(start))) if isinstance(start, State) else str(start),
         "patience": None if run.judge is None else run.patience,
@@ -116,24 +122,30 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def _save(self, run: Chains, clock: Clock) -> None:
+        before, self._sums = self._sums, {}
         if self.start is not None:
-            self._once("start", to_arrays(self.start))
-        for number, state in enumerate(run.states if run.resting else run.states[:-1]):
-            self._once(f"chain-{number}", to_arrays(state))
-        kept = run.kept.arrays
-        for number in range(len(run.kept)):
-            self._once(f"draw-{number}", {name: values[number] for name, values in kept.items()})
+            self._once("start", partial(to_arrays, self.start), before)
+        for chain, state in enumerate(run.states):
+            self._once(_chain(chain, run.done), partial(to_arrays, state), before)
+        for key in run.kept.keys:
+            self._once(_draw(key), partial(run.kept.take, key), before)
         facts, arrays = _collect(run)
         facts.update(run=self.facts, sums=self._sums, seconds=clock.seconds)
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         body = _pack({**arrays, "facts": text})
         _write(self.folder / MAIN, f"{MAGIC} {FORMAT} {_sum(body)}\n".encode(), body)
+        wanted = {MAIN, *(f"{name}.safetensors" for name in self._sums)}
+        for path in self.folder.iterdir():
+            if OURS.fullmatch(path.name) and path.name not in wanted:
+                path.unlink(missing_ok=True)
 
-    def _once(self, name: str, arrays: Arrays) -> None:
-        if name not in self._sums:
-            content = _pack(arrays)
-            _write(self.folder / f"{name}.safetensors", content)
-            self._sums[name] = _sum(content)
+    def _once(self, name: str, make: Callable[[], Arrays], before: Mapping[str, str]) -> None:
+        if name in before:
+            self._sums[name] = before[name]
+            return
+        content = _pack(make())
+        _write(self.folder / f"{name}.safetensors", content)
+        self._sums[name] = _sum(content)
 
     def load(self, clock: Clock) -> None:
         """Bring a run that has not begun to where it was saved, if it was."""
@@ -146,18 +158,9 @@ class Checkpoint:
             self._sums = dict(facts["sums"])
             if "start" in self._sums:
                 self.start = from_arrays(self._part("start"), run.data)
-            for number, chain in enumerate(facts["kept"]):
-                run.kept.put(self._part(f"draw-{number}"), chain)
-            finished = facts["chains"] - (not facts["resting"])
-            states = [self._part(f"chain-{number}") for number in range(finished)]
-            if not facts["resting"]:
-                states.append(
-                    {
-                        name.removeprefix("state."): values
-                        for name, values in arrays.items()
-                        if name.startswith("state.")
-                    }
-                )
+            for chain, sweep in facts["kept"]:
+                run.kept.put(self._part(_draw((chain, sweep))), (chain, sweep))
+            states = [self._part(_chain(chain, facts["done"])) for chain in range(facts["chains"])]
             _put_back(run, facts, arrays, states)
             clock.earlier = float(facts["seconds"])
         except DataError:
@@ -209,6 +212,16 @@ class Checkpoint:
                 )
 
 
+def _chain(chain: int, done: Sequence[int]) -> str:
+    """What the file with the state of a chain is called."""
+    return f"chain-{chain}-{done[chain]}"
+
+
+def _draw(key: Key) -> str:
+    """What the file of a kept draw is called."""
+    return f"draw-{key[0]}-{key[1]}"
+
+
 def _collect(run: Chains) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What a run knows, but for the files that are written once."""
     waiting = run.waiting
@@ -217,51 +230,65 @@ def _collect(run: Chains) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "judged": np.array(run.judged, float),
         "waiting": np.array([waiting.best, waiting.at, waiting.seen], float),
     }
-    for number, trace in enumerate(run.traces):
-        arrays[f"trace.{number}"] = np.array(list(trace.values()), float)
-    if not run.resting:
-        arrays.update({f"state.{key}": part for key, part in to_arrays(run.states[-1]).items()})
+    for chain in range(len(run.states)):
+        arrays[f"summaries.{chain}"] = np.array(run.summaries[chain], float)
+        arrays[f"predictions.{chain}"] = np.array(run.predictions[chain], np.float32)
     counts = {}
     for name, target in (("test", run.target), ("validation", run.judge)):
         if target is not None:
-            moments = target.moments
-            arrays[name] = np.array([moments.mean, moments.squares, moments.noise_variance])
-            counts[name] = moments.count
+            found = target.moments
+            rows = [found.mean, found.squares, found.noise_variance, *found.means]
+            arrays[name] = np.array(rows)
+            counts[name] = [found.count, *found.counts.tolist()]
     facts = {
         "chains": len(run.states),
-        "resting": run.resting,
+        "done": run.done,
         "ended": run.ended,
-        "names": list(run.traces[0]) if run.traces else [],
+        "averaged_from": run.averaged_from,
+        "check": run.check,
         "counts": counts,
-        "kept": run.kept.chains,
+        "kept": run.kept.keys,
     }
     return facts, arrays
 
 
 def _put_back(run: Chains, facts: Mapping[str, Any], arrays: Arrays, states: list[Arrays]) -> None:
     """The other way round, with the states of all chains."""
-    for number, parts in enumerate(states):
+    for chain, parts in enumerate(states):
         state = from_arrays(parts, run.data)
         check_start(state, run.sampler.model, run.data)  # for its refusals
         if any(parts[name].shape != values.shape for name, values in to_arrays(state).items()):
-            raise ValueError(f"the state of chain {number + 1} does not fit the model")
+            raise ValueError(f"the state of chain {chain + 1} does not fit the model")
         run.states.append(state)
-        rows = [row.tolist() for row in arrays[f"trace.{number}"]]
-        run.traces.append(dict(zip(facts["names"], rows, strict=True)))
+        summaries, predictions = arrays[f"summaries.{chain}"], arrays[f"predictions.{chain}"]
+        shape = facts["done"][chain], len(run.watched.cells.user)
+        if summaries.shape != (shape[0], len(SUMMARIES)) or predictions.shape != shape:
+            raise ValueError(f"the traces of chain {chain + 1} do not fit the sweeps")
+        run.summaries.append(summaries.tolist())
+        run.predictions.append(list(predictions))
     run.curve, run.judged = arrays["curve"].tolist(), arrays["judged"].tolist()
-    run.ended, run.resting = str(facts["ended"]), bool(facts["resting"])
+    run.ended, run.averaged_from = str(facts["ended"]), int(facts["averaged_from"])
+    run.check = None if facts["check"] is None else Check(*facts["check"])
     best, at, seen = arrays["waiting"].tolist()
     run.waiting.best, run.waiting.at, run.waiting.seen = best, int(at), int(seen)
-    for name, target, curve in (
-        ("test", run.target, run.curve),
-        ("validation", run.judge, run.judged),
+    for name, target, curve, length in (
+        ("test", run.target, run.curve, sum(run.done)),
+        ("validation", run.judge, run.judged, run.rounds),
     ):
         if target is not None:
-            if arrays[name].shape != (3, len(target.values)) or len(curve) != sum(run.done):
+            shape = (3 + target.chains, len(target.values))
+            if arrays[name].shape != shape or len(curve) != length:
                 raise ValueError(f"its {name} predictions do not fit the ratings or the traces")
-            mean, squares, noise_variance = np.array(arrays[name])
-            count = int(facts["counts"][name])
-            target.moments = RunningMoments(mean, squares, noise_variance, count)
+            mean, squares, noise_variance, *means = np.array(arrays[name])
+            count, *counts = facts["counts"][name]
+            target.moments = RunningMoments(
+                mean,
+                squares,
+                noise_variance,
+                int(count),
+                np.array(means).reshape(len(means), len(mean)),
+                np.array(counts, np.int64),
+            )
 
 
 def _flatten(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_kind, check_whole
-from bayesmf.choices import FORMS, Form
+from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.choices import FORMS, UNTIL, Form, Until
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
+from bayesmf.evaluation.diagnostics import Targets, endless_error
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
@@ -34,23 +36,34 @@ from bayesmf.model.state import State, check_start
 Array = NDArray[np.float64]
 KEPT = 100
 BURN_IN = 20  # sweeps, or half of a run that is shorter than twice as many
+SWEEPS: dict[Until, int] = {"sweeps": 400, "converged": 2000}  # of each chain, if none are given
 
 
 @dataclass(repr=False)
 class GibbsFit(Fitted):
-    """What sampling leaves: the last state of each chain, traces, and the test predictions."""
+    """What sampling leaves: the last state of each chain, traces, and the test predictions.
+
+    ``traces`` are what convergence is judged by. "noise precision" is tau; "mean log precision" is
+    log tau and the mean log alpha and log beta of all ratings; "predictor variance" is the variance
+    of the linear predictor over the watched pairs; each is (chain, sweep). "predictions" are the
+    expected ratings of the watched pairs, (chain, sweep, pair): up to 256 pairs whose users have
+    few ratings, many and all numbers between.
+    """
 
     model: Model
     states: list[State]  # the last of each chain
-    traces: dict[str, Array]  # (chain, sweep)
-    burn_in: int
-    predictions: RunningMoments | None  # of the test ratings, over all sweeps after the burn-in
+    traces: dict[str, NDArray[Any]]
+    burn_in: int  # sweeps of each chain that are not looked at: as given, or the warm-up found
+    predictions: RunningMoments | None  # of the test ratings, averaged after the burn-in
     test_rmse: float | None  # that of ``evaluate(test)``
     rmse_by_sweep: list[float]  # of the average over all sweeps so far
     sweeps: int  # done, over all chains
     seconds: float
     stopped: str  # why it ended before its time, or nothing
-    validation_by_sweep: list[float] = field(default_factory=list)
+    validation_by_sweep: list[float] = field(default_factory=list)  # after a sweep of every chain
+    targets: Targets = field(default_factory=Targets)  # what "converged" means
+    endless_rmse: float | None = None  # an estimate of the test RMSE that endless draws would have
+    endless_rmse_error: float | None = None  # the standard error of that estimate
     draws: Kept | None = None  # a list of states; ``draws.arrays`` by parameter, (draw, ...)
     known: Posterior | None = None
 
@@ -61,30 +74,50 @@ class GibbsFit(Fitted):
             raise DataError("no draws were kept to predict from; sample with keep=100")
         return self.known
 
-    def _traces(self) -> Mapping[str, Array]:
+    def _traces(self) -> Mapping[str, NDArray[Any]]:
         return {name: trace[:, self.burn_in :] for name, trace in self.traces.items()}
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"inference": "gibbs", "sweeps": self.sweeps, "stopped": self.stopped}
+        facts: dict[str, Any] = {
+            "inference": "gibbs",
+            "sweeps": self.sweeps,
+            "chains": len(self.states),
+            "burn_in": self.burn_in,
+            "stopped": self.stopped,
+            "targets": asdict(self.targets),
+        }
+        for name in ("endless_rmse", "endless_rmse_error"):
+            if getattr(self, name) is not None:
+                facts[name] = getattr(self, name)
+        return facts
 
 
 @dataclass(frozen=True)
 class Gibbs:
-    """A Gibbs sampler for a model: ``Gibbs(model, sweeps=400).fit(train, test)``.
+    """A Gibbs sampler for a model: ``Gibbs(model).fit(train, test)``.
 
-    ``burn_in`` sweeps are drawn before any prediction is averaged. ``form`` says how the weights of
-    designs are drawn; all forms have the same posterior. ``keep`` draws of each chain, evenly
-    spaced after the burn-in, are kept as float32 to predict from: 100 of all chains together unless
-    given, fewer if they would take more than half a gigabyte. The same seed gives the same bits on
-    any number of threads, and with ``engine="ray"`` on any number of workers; ``Ray`` says which.
+    The chains take turns, a sweep each, until they have converged; if ``sweeps`` or ``burn_in`` is
+    given, or there is only one chain, they do so many sweeps and no more. ``until`` says so in a
+    word. Until "converged", ``sweeps`` is the most that each chain may do, and the warm-up is found
+    from the traces, after 40 sweeps and whenever there are a sixth more. If it then ends later than
+    the averages of the test predictions began, they begin again. Until "sweeps", the first
+    ``burn_in`` sweeps are not averaged.
+
+    ``form`` says how the weights of designs are drawn; all forms have the same posterior. ``keep``
+    draws of each chain, evenly spaced after the burn-in or warm-up, are kept as float32 to predict
+    from: 100 of all chains together unless given, fewer if they would take more than half a
+    gigabyte. The same seed gives the same bits on any number of threads, and with ``engine="ray"``
+    on any number of workers; ``Ray`` says which.
     """
 
     model: Model = field(default_factory=Model)
     _: KW_ONLY
-    sweeps: int = 400  # of each chain, burn-in included
+    sweeps: int | None = None  # of each chain; None: 400, or at most 2000 until "converged"
     burn_in: int | None = None  # sweeps that are not averaged; None: 20, or half of a short run
     thin: int = 1  # average the test predictions of every so many sweeps
-    chains: int = 1  # one after the other, each with random numbers of its own
+    chains: int = 4  # in turn, each with random numbers of its own
+    until: Until | None = None  # None: "sweeps" if sweeps or burn_in is given, or chains=1
+    targets: Targets = field(default_factory=Targets)  # what "converged" means
     seed: int = 0
     form: Form = "centred"  # how the weights of designs are drawn
     threads: int | None = None  # None: all
@@ -93,23 +126,44 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         check_kind("model", self.model, Model, "a Model, such as Gibbs(Model(), sweeps=400)")
-        check_whole("sweeps", self.sweeps, 1)
-        if self.burn_in is None:
-            object.__setattr__(self, "burn_in", min(BURN_IN, self.sweeps // 2))
-        burn_in = check_whole("burn_in", self.burn_in)
         for name in ("thin", "chains"):
             check_whole(name, getattr(self, name), 1)
+        self._settle_length()
         check_whole("seed", self.seed)
         check_choice("form", self.form, FORMS)
-        if burn_in >= self.sweeps:
-            raise DataError(f"burn_in={burn_in} of sweeps={self.sweeps}: keep at least one sweep")
-        if self.keep is not None and check_whole("keep", self.keep) > self.sweeps - burn_in:
-            raise DataError(
-                f"keep={self.keep}: choose 0 to {self.sweeps - burn_in}, the sweeps after the "
-                "burn-in"
-            )
+        left = self.most_sweeps - (self.burn_in or 0)
+        if self.keep is not None and check_whole("keep", self.keep) > left:
+            raise DataError(f"keep={self.keep}: choose 0 to {left}, the sweeps after the burn-in")
         check_threads(self.threads)
         find_engine(self.engine).check(self.model, self.form)
+
+    def _settle_length(self) -> None:
+        """Decide how long to sample, from what is given of until, sweeps and burn_in."""
+        until = self.until
+        if until is None:
+            fixed = self.chains == 1 or self.sweeps is not None or self.burn_in is not None
+            until = "sweeps" if fixed else "converged"
+        check_choice("until", until, UNTIL)
+        sweeps = SWEEPS[until] if self.sweeps is None else check_whole("sweeps", self.sweeps, 1)
+        burn_in = self.burn_in
+        check_targets(self.targets)
+        if until == "converged":
+            if self.chains == 1:
+                raise DataError(
+                    "one chain cannot show that it has converged; choose "
+                    f"{Option('chains', 2)} or more, or {Option('until', 'sweeps')}"
+                )
+            if burn_in is not None:
+                raise DataError(
+                    f"{Option('burn_in', burn_in)} is for {Option('until', 'sweeps')}; until "
+                    "converged, the warm-up is found from the chains, so leave it out"
+                )
+        else:
+            burn_in = min(BURN_IN, sweeps // 2) if burn_in is None else burn_in
+            if check_whole("burn_in", burn_in) >= sweeps:
+                raise DataError(f"burn_in={burn_in} of sweeps={sweeps}: keep at least one sweep")
+        for name, value in (("until", until), ("sweeps", sweeps), ("burn_in", burn_in)):
+            object.__setattr__(self, name, value)
 
     def fit(
         self,
@@ -130,8 +184,8 @@ class Gibbs:
 
         - ``test``: predicted along the way, averaged over the sweeps after the burn-in.
         - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it.
-        - ``validation``, ``patience``: a chain ends early when the error on these ratings has not
-          fallen for so many sweeps.
+        - ``validation``, ``patience``: the run ends early when the error on these ratings, of the
+          average over all chains, has not fallen for so many sweeps of every chain.
         - ``callbacks``: called with a ``Progress`` after every sweep; one that returns True ends
           the run.
         - ``budget``: seconds after which the run ends with what there is.
@@ -147,10 +201,11 @@ class Gibbs:
             raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
         engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
-            kept = stack.enter_context(self._keep_draws(train, keep_in))
+            keep = self.draws_kept(train)
+            kept = stack.enter_context(self._keep_draws(keep, keep_in))
             clock = Clock(callbacks, budget)
             data = stack.enter_context(engine.place(train, self.model))
-            run = Chains(self, engine, data, train, test, validation, patience, kept)
+            run = Chains(self, engine, data, test, validation, patience, keep, kept)
             saved = None
             if checkpoint is not None:
                 parts = {"training": train, "test": test, "validation": validation}
@@ -171,9 +226,9 @@ class Gibbs:
         return fit
 
     @contextlib.contextmanager
-    def _keep_draws(self, train: Ratings | Shards, keep_in: str | Path | None) -> Iterator[Kept]:
+    def _keep_draws(self, keep: int, keep_in: str | Path | None) -> Iterator[Kept]:
         """Where draws are kept: in memory, or in a folder that appears when all are there."""
-        most = self.chains * self.draws_kept(train)
+        most = self.chains * self.room_for(keep)
         if keep_in is None:
             yield Kept(most)
             return
@@ -183,17 +238,29 @@ class Gibbs:
             kept.close()
 
     @property
-    def burnt(self) -> int:
-        """The sweeps that are not averaged, as a number."""
-        assert self.burn_in is not None
-        return self.burn_in
+    def most_sweeps(self) -> int:
+        """The sweeps of each chain, or the most of them, as a number."""
+        assert self.sweeps is not None
+        return self.sweeps
+
+    def room_for(self, keep: int) -> int:
+        """Draws of each chain that are held for a while, to end with ``keep``.
+
+        Nobody knows how long a run until convergence will be. Every sweep is kept; when there are
+        twice as many as wanted, every other one is dropped, and only every other one is kept from
+        then on; and so forth. The last sweep is kept besides.
+        """
+        return 2 * keep + 1 if self.until == "converged" and keep else keep
 
     def draws_kept(self, train: Ratings | Shards) -> int:
         """Draws to keep of each chain."""
         if self.keep is not None:
             return self.keep
-        share = affordable(self.model, train, KEPT) // self.chains
-        return max(min(share, self.sweeps - self.burnt), 1)
+        if self.until == "converged":
+            share = affordable(self.model, train, 2 * KEPT) // (2 * self.chains)
+        else:
+            share = affordable(self.model, train, KEPT) // self.chains
+        return max(min(share, self.most_sweeps - (self.burn_in or 0)), 1)
 
     def _find_start(
         self,
@@ -233,25 +300,45 @@ class Gibbs:
             saved.save(clock)
 
     def _make_fit(self, run: Chains, clock: Clock) -> GibbsFit:
-        done, burn_in = run.done, self.burnt
-        if not done:
+        if not run.done:
             raise KeyboardInterrupt
-        run.settle()
-        # a chain that has only begun does not cut the others short
-        enough = burn_in if max(done) > burn_in else 0
-        shortest = min(n for n in done if n > enough)
-        traces = [t for t in run.traces if t and len(t["noise precision"]) >= shortest]
+        burn_in = run.conclude()
         moments = None if run.target is None else run.target.moments
+        endless, error = _endless(run)
         return GibbsFit(
             model=self.model,
             states=run.states,
-            traces={name: np.array([t[name][:shortest] for t in traces]) for name in traces[0]},
-            burn_in=burn_in if shortest > burn_in else 0,
+            traces=run.traces(),
+            burn_in=burn_in,
             predictions=moments if moments is not None and moments.count else None,
             test_rmse=run.curve[-1] if run.curve else None,
             rmse_by_sweep=run.curve,
-            sweeps=sum(done),
+            sweeps=sum(run.done),
             seconds=clock.seconds,
             stopped=clock.reason or run.ended,
+            targets=self.targets,
             validation_by_sweep=run.judged,
+            endless_rmse=endless,
+            endless_rmse_error=error,
         )
+
+
+def _endless(run: Chains) -> tuple[float | None, float | None]:
+    """The test error of endless draws and its simulation error, if there are enough chains."""
+    if run.target is None:
+        return None, None
+    moments = run.target.moments
+    found = endless_error(moments.means[moments.counts > 0], run.target.values)
+    whole, error = (None if math.isnan(value) else value for value in found)
+    return whole, error
+
+
+def check_targets(targets: Targets) -> None:
+    """Refuse targets that no run can reach, or that mean nothing."""
+    check_kind("targets", targets, Targets, "Targets, such as Targets(r_hat=1.02, ess=200)")
+    for name in ("r_hat", "prediction_r_hat"):
+        check_number(name, getattr(targets, name), 1.0)
+    for name in ("ess", "prediction_ess", "share"):
+        check_number(name, getattr(targets, name), 0.0)
+    if targets.share > 1:
+        raise DataError(f"share={targets.share}: choose a number above 0, up to 1")

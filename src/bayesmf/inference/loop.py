@@ -15,7 +15,9 @@ from bayesmf.checks import check_kind
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
+from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.posterior import check_on_scale
+from bayesmf.inference.convergence import Check
 from bayesmf.model.state import State
 
 
@@ -50,15 +52,17 @@ def sweep_first() -> Iterator[None]:
 class Progress:
     """Where a run is; what a callback sees after every sweep."""
 
-    chain: int  # from 0
+    chain: int  # the one that was swept, from 0; chains take turns
     chains: int
-    sweep: int  # done in this chain
+    sweep: int  # done in this chain: the number of the round
     sweeps: int  # of each chain, at most
     seconds: float  # since the start
     rmse: float | None  # of the mean prediction so far, on the test ratings if there are any
     validation: float | None = None  # the same on the validation ratings
     stage: str = "sampling"  # or what else is being done, such as "MAP, penalty 10"
     state: State | None = None  # to look at, not to change
+    targets: Targets | None = None  # what the run goes on for; None: for its sweeps
+    check: Check | None = None  # how far they were when the chains were looked at last
 
 
 Callback = Callable[[Progress], bool | None]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bayesmf.checks import check_choice
-from bayesmf.choices import HOLDOUTS, INFERENCES, Holdout, Inference
+from bayesmf.choices import HOLDOUTS, INFERENCES, Holdout, Inference, Until
 from bayesmf.data.io.load import load, refuse_reading_options
 from bayesmf.data.io.shards import Shards, is_shards
 from bayesmf.data.ratings import Ratings
@@ -113,6 +113,8 @@ def fit(
     rank: int | None = None,
     inference: Inference = "gibbs",
     sweeps: int | None = None,
+    chains: int | None = None,
+    until: Until | None = None,
     holdout: Holdout = "none",
     test_fraction: float | None = None,
     seed: int = 0,
@@ -127,6 +129,9 @@ def fit(
     - ``model``: the default is ``Model()``, the best member known; ``rank`` sets its rank.
     - ``inference``: "gibbs" samples, "vi" is variational inference, "map" a MAP estimate.
     - ``sweeps``: how long; the algorithm's own default if None.
+    - ``chains``, ``until``: of Gibbs sampling. It has 4 chains if None, and goes on until they have
+      converged, or for so many ``sweeps`` of each if they are given. With ``until="converged"``,
+      ``sweeps`` is the most that each may do.
     - ``holdout``: which ratings to hold out and test on: "none", or a protocol of ``split``
       ("paper", "random" or "time") with its ``test_fraction``. The fit's ``test_rmse`` is the
       error on them.
@@ -138,13 +143,13 @@ def fit(
     if model is not None and rank is not None:
         raise TypeError("rank is for the default model; set it in the model that is given")
     chosen = model or (Model() if rank is None else Model(rank=rank))
-    length: dict[str, Any] = {} if sweeps is None else {"sweeps": sweeps}
-    if inference == "gibbs":
-        algorithm: Any = Gibbs(chosen, seed=seed, threads=threads, engine=engine, **length)
-    elif engine == "threads":
-        algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **length)
-    else:
-        raise DataError(f"engine is for inference='gibbs', not {inference!r}; leave it out")
+    given: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "until": until}
+    given["engine"] = None if engine == "threads" else engine
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if inference != "gibbs" and name != "sweeps":
+            raise DataError(f"{name} is for inference='gibbs', not {inference!r}; leave it out")
+    algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **given)
     parts = read_parts(data, reading, holdout, test_fraction, None, seed)
     found: Fitted = algorithm.fit(parts.train, parts.test)
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from bayesmf.model.spec import Model
 from bayesmf.model.state import State
 
 Array = NDArray[np.float64]
+WATCHED = 256  # pairs whose predictions are traced
 
 
 @dataclass
@@ -26,14 +28,26 @@ class RunningMoments:
     squares: Array
     noise_variance: Array  # the mean variance of a rating about its prediction
     count: int = 0
+    means: Array = field(default_factory=lambda: np.zeros((0, 0)))  # of each chain, if asked for
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def add(self, draw: Array, noise_variance: Array) -> None:
+    @classmethod
+    def begin(cls, size: int, chains: int = 0) -> RunningMoments:
+        """Those of no draws, with the means of so many chains."""
+        mean, squares, noise_variance = np.zeros((3, size))
+        by_chain = np.zeros((chains, size)), np.zeros(chains, np.int64)
+        return cls(mean, squares, noise_variance, 0, *by_chain)
+
+    def add(self, draw: Array, noise_variance: Array, chain: int = 0) -> None:
         """Take in one draw (Welford 1962), and the noise's variance at it."""
         self.count += 1
         step = draw - self.mean
         self.mean += step / self.count
         self.squares += step * (draw - self.mean)
         self.noise_variance += (noise_variance - self.noise_variance) / self.count
+        if len(self.counts):
+            self.counts[chain] += 1
+            self.means[chain] += (draw - self.means[chain]) / self.counts[chain]
 
     @property
     def sd(self) -> Array:
@@ -46,44 +60,80 @@ class RunningMoments:
         return np.sqrt(self.sd**2 + self.noise_variance)
 
 
-class Target:
-    """Pairs to predict after every sweep, at most ``most`` of them."""
+class Watched:
+    """Pairs that are predicted after every sweep."""
 
-    def __init__(self, ratings: Ratings, data: Data, model: Model, most: int | None = None) -> None:
-        rows = ratings.by_user
-        keep = slice(None)
-        if most is not None and len(ratings) > most:
-            keep = slice(None, None, -(-len(ratings) // most))
-        self.cells = Cells(rows.row_index, rows.index, rows.times).take(keep)
-        self.users, self._row = np.unique(self.cells.user, return_inverse=True)
-        self.values = np.asarray(rows.values[keep], float)
-        self.mean, self.model = data.mean, model
-        self.moments = RunningMoments(*np.zeros((3, len(self.values))))
+    def __init__(self, cells: Cells, data: Data, model: Model) -> None:
+        self.cells, self.mean, self.model = cells, data.mean, model
+        self.users, self._row = np.unique(cells.user, return_inverse=True)
 
     def predict(self, state: State) -> Array:
         """The expected ratings at one state."""
-        x, alpha = state.user.at(self.users)
-        return self._expect(state, x, alpha)[0]
+        return self._expect(state)[0]
 
-    def _expect(self, state: State, x: Array, alpha: Array) -> tuple[Array, Array]:
-        """Expected ratings and the noise's variance, from the rows of ``users``."""
-        f = np.empty(len(self.values))
+    def observe(self, state: State) -> tuple[float, Array]:
+        """The variance of the linear predictor over the pairs, and the expected ratings."""
+        mean, _, f = self._expect(state)
+        return float(np.var(f)), mean
+
+    def _expect(self, state: State) -> tuple[Array, Array, Array]:
+        """Expected ratings, the noise's variance and the linear predictor."""
+        x, alpha = state.user.at(self.users)
+        f = np.empty(len(self.cells.user))
         predict(self._row, self.cells.item, x, state.item.x, self.mean, f)
         for effect, parameters in zip(self.model.effects, state.effects, strict=True):
             f += effect.contribution(parameters, self.cells)
         precision = state.tau * alpha[self._row] * state.item.alpha[self.cells.item]
         moments = Moments(f, np.zeros(len(f)), 1 / precision)
-        return self.model.likelihood.predictive(moments).mean, moments.noise_variance
+        return self.model.likelihood.predictive(moments).mean, moments.noise_variance, f
+
+
+class Target(Watched):
+    """Ratings to predict after every sweep; with ``chains`` their mean in each chain is kept."""
+
+    def __init__(self, ratings: Ratings, data: Data, model: Model, chains: int = 0) -> None:
+        rows = ratings.by_user
+        super().__init__(Cells(rows.row_index, rows.index, rows.times), data, model)
+        self.values, self.chains = np.asarray(rows.values, float), chains
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all draws, and average from here on."""
+        self.moments = RunningMoments.begin(len(self.values), self.chains)
 
     def error(self, state: State) -> float:
         """RMSE of the predictions at one state."""
         return float(np.sqrt(np.mean((self.predict(state) - self.values) ** 2)))
 
-    def take(self, state: State, averaged: bool) -> float:
+    def take(self, state: State, averaged: bool, chain: int = 0) -> float:
         """Predict, average if the draw counts, and return the error of the average so far."""
-        x, alpha = state.user.at(self.users)
-        draw, noise_variance = self._expect(state, x, alpha)
+        draw, noise_variance, _ = self._expect(state)
         if averaged:
-            self.moments.add(draw, noise_variance)
+            self.moments.add(draw, noise_variance, chain)
         mean = self.moments.mean if self.moments.count else draw
         return float(np.sqrt(np.mean((mean - self.values) ** 2)))
+
+
+def watch_pairs(user_counts: NDArray[np.int64], item_counts: NDArray[np.int64]) -> Cells:
+    """Choose the pairs whose predictions are traced, from the numbers of ratings alone.
+
+    Of the users with ratings, ordered by how many, there is one at each of 256 even quantiles, or
+    every one of them if they are fewer. The items are at even quantiles of the ratings, so that an
+    item is chosen in proportion to its ratings. They are dealt to the users in steps of the golden
+    ratio, so that rare users get rare and popular items alike.
+    """
+    rated = np.flatnonzero(user_counts)
+    order = rated[np.argsort(user_counts[rated], kind="stable")]
+    pairs = min(WATCHED, len(order))
+    middle = (np.arange(pairs) + 0.5) / max(pairs, 1)
+    user = order[(middle * len(order)).astype(np.int64)]
+    by_count = np.argsort(item_counts, kind="stable")
+    ends = np.cumsum(item_counts[by_count])
+    item = by_count[np.searchsorted(ends, middle * ends[-1], side="right")] if pairs else user
+    # without a common divisor, so that every item is dealt
+    steps = (k for k in range(int(0.618 * pairs), pairs) if math.gcd(k, pairs) == 1)
+    item = item[np.arange(pairs) * next(steps, 1) % max(pairs, 1)]
+    cells = Cells(user.astype(np.int32), item.astype(np.int32))
+    for rows in cells[:2]:
+        rows.flags.writeable = False  # as those of ratings: the kernels are compiled for that
+    return cells

@@ -69,6 +69,10 @@ class Side:
         """x and alpha of some rows, whose numbers ascend."""
         return self.x[rows], self.alpha[rows]
 
+    def log_precision(self, counts: NDArray[np.int64]) -> float:
+        """The sum of log alpha over all ratings; ``counts`` has the ratings of each row."""
+        return float(np.sum(counts * np.log(self.alpha)))
+
     def plain(self) -> Side:
         """The same with all its rows here; an engine may keep them elsewhere."""
         return self

@@ -71,12 +71,16 @@ def _score(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outc
     return scores(values, bins, mean, variance), arrays
 
 
+def _sampler(run: Run, parts: Parts, **others: Any) -> Gibbs:
+    """One chain of a fixed length, as in the paper."""
+    settings = {"chains": 1, "until": "sweeps", "threads": 1, **others, **run.settings}
+    return Gibbs(run.model, seed=parts.seed, **settings)
+
+
 def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
     data = Data.of(parts.train, run.model)
     recorder = Recorder(run, data, parts.train, parts.test, parts.bins, tell)
-    fit = Gibbs(run.model, seed=parts.seed, threads=1, keep=0, **run.settings).fit(
-        parts.train, callbacks=[recorder]
-    )
+    fit = _sampler(run, parts, keep=0).fit(parts.train, callbacks=[recorder])
     moments = recorder.target.moments
     facts, arrays = _score(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
     noise = fit.traces[TAU]
@@ -182,9 +186,7 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
     except DataError as reason:
         return {"skipped": str(reason)}, {}
     assert cut.given is not None
-    fit = Gibbs(run.model, seed=parts.seed, threads=1, **run.settings).fit(
-        cut.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)]
-    )
+    fit = _sampler(run, parts).fit(cut.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)])
     assert fit.draws is not None
     mean = Data.of(cut.train, run.model).mean
     # in the order of random keys, so that the few ratings are among the many

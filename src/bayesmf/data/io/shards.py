@@ -46,7 +46,6 @@ def part(rows: Rows, begin: int, end: int) -> Rows:
 
 
 FORMAT, FACTS = 1, "shards.json"
-WATCHED = 16  # observations whose predictions are traced
 Side = Literal["user", "item"]
 SIDES: tuple[Side, Side] = ("user", "item")
 
@@ -78,7 +77,6 @@ class Shards:
     mean: float
     size: int
     digest: str
-    sample: Ratings  # a few of them
 
     def __len__(self) -> int:
         return self.size
@@ -134,7 +132,6 @@ class Shards:
                 mean=float(facts["mean"]),
                 size=int(facts["ratings"]),
                 digest=str(facts["sha256"]),
-                sample=_read_sample(facts["sample"], ids["user"], ids["item"], scale),
             )
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise DataError(
@@ -147,13 +144,6 @@ class Shards:
         counted = self.by_user if side == "user" else self.by_item
         begin, end = counted.spans[number]
         return read_block(self.folder, side, number, counted.counts[begin:end])
-
-
-def _read_sample(facts: dict[str, Any], users: Ids, items: Ids, scale: Scale) -> Ratings:
-    user, item = (np.array(facts[side], np.int32) for side in SIDES)
-    times = np.array(facts["time"], np.int64) if "time" in facts else None
-    values = np.array(facts["value"], float)
-    return Ratings.from_sorted(users, items, user, item, values, times, scale)
 
 
 def is_shards(folder: Path) -> bool:
@@ -196,7 +186,6 @@ def shard(
         "scale": asdict(ratings.scale),
         "sha256": ratings.fingerprint(),
         "blocks": {},
-        "sample": _take_sample(ratings),
     }
     with whole_folder(Path(folder), None, "choose another folder") as temporary:
         for side, data in zip(SIDES, (ratings, ratings.T), strict=True):
@@ -212,13 +201,3 @@ def shard(
                 parquet.write_table(pa.table(table), _path(temporary, side, number))
         (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
     return Shards.open(folder)
-
-
-def _take_sample(ratings: Ratings) -> dict[str, list[Any]]:
-    rows = ratings.select(np.arange(0, len(ratings), -(-len(ratings) // WATCHED))).by_user
-    sample = {
-        "user": rows.row_index.tolist(),
-        "item": rows.index.tolist(),
-        "value": rows.values.tolist(),
-    }
-    return sample if rows.times is None else {**sample, "time": rows.times.tolist()}

@@ -19,7 +19,7 @@ from bayesmf.data.io.shards import Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.engines.ray.crew import make_writable
 from bayesmf.kernels.rows import Observed
-from bayesmf.model.data import Array, Data, SideData, Values, side_data
+from bayesmf.model.data import Array, Data, SideData, side_data
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Side, State
 
@@ -242,11 +242,22 @@ class ResidentSide(Side):
         x, alpha = (np.concatenate(found) for found in zip(*parts, strict=True))
         return x, alpha
 
+    def log_precision(self, counts: NDArray[np.int64]) -> float:
+        """The sum of log alpha over all ratings, from those of the blocks, which have counts."""
+        call = self.data.workers.call
+        parts = self._fetch(
+            lambda: [
+                call(_log_precision, block, rows)
+                for block, rows in zip(self.data.blocks, self.rows, strict=True)
+            ]
+        )
+        return float(sum(parts))
+
     def plain(self) -> Side:
         """All of it."""
         return Side(self.x, self.mu, self.Lambda, self.alpha, self.scale)
 
-    def _fetch(self, handles: Callable[[], list[Handle]]) -> list[Values]:
+    def _fetch(self, handles: Callable[[], list[Handle]]) -> list[Any]:
         try:
             return self.data.workers.get(handles())
         except self.data.workers.lost:
@@ -258,3 +269,7 @@ class ResidentSide(Side):
 
 def _pick(rows: Held, numbers: NDArray[np.int64]) -> tuple[Array, Array]:
     return rows.x[numbers], rows.alpha[numbers]
+
+
+def _log_precision(block: Block, rows: Held) -> float:
+    return float(np.sum(block.users.counts * np.log(rows.alpha)))

@@ -218,6 +218,8 @@ class Propagation:
             self.model,
             sweeps=self.sweeps,
             burn_in=self.burn_in,
+            chains=1,
+            until="sweeps",
             seed=self.seed,
             threads=self.threads,
             keep=keep,
