@@ -28,7 +28,7 @@ from bayesmf.kernels.rows import OtherSide, draw_from_grams, pack_grams
 from bayesmf.model.conditionals import POINTS, second_moments
 from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Side, State, random_start, start_rows
+from bayesmf.model.state import Side, State, random_start, start_rows, start_sd
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
@@ -62,16 +62,17 @@ class Shared(NamedTuple):
 def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> State:
     """``random_start``, the users' rows made by their blocks."""
     nobody = SideData("user", None, data.user.counts[:0])
-    state = random_start(model, replace(data, user=nobody), seed, chain)
+    state = random_start(model, replace(data, user=nobody), seed, chain, start_sd(chain))
     draws = stream(Draws(seed, chain), "user", "start_rows")
-    rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
+    begin = partial(_begin, model=model, sd=start_sd(chain), draws=draws)
+    rows = [data.workers.call(begin, block) for block in data.blocks]
     state.user = ResidentSide(data, state.user.mu, state.user.Lambda, rows)
     return state
 
 
-def _begin(block: Block, model: Model, draws: Draws) -> Held:
+def _begin(block: Block, model: Model, sd: float, draws: Draws) -> Held:
     first = block.users.observed.first
-    x = start_rows(model, block.users.counts, replace(draws, first=first))
+    x = start_rows(model, len(block.users.counts), sd, replace(draws, first=first))
     return Held(x, np.ones(len(x)), np.ones(len(x)))
 
 
