@@ -19,7 +19,10 @@ def unit(counter, row, number):
 
 
 class LogDensity(NamedTuple):
-    """slope s - up e^s - up_2 e^2s - down e^-s - down_2 e^-2s - sum_i weight_i log(1 + e^s rate_i)."""
+    """Of a number s, but for a constant.
+
+    slope s - up e^s - up_2 e^2s - down e^-s - down_2 e^-2s - sum_i weight_i log(1 + e^s rate_i)
+    """
 
     slope: float
     up: float

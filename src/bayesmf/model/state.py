@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bayesmf.errors import DataError
 from bayesmf.kernels.designs import offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
+from bayesmf.kernels.reduce import weighted_moments
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Parameters
@@ -68,6 +69,14 @@ class Side:
     def at(self, rows: NDArray[Any]) -> tuple[Array, Array]:
         """x and alpha of some rows, whose numbers ascend."""
         return self.x[rows], self.alpha[rows]
+
+    def sums(self) -> tuple[Array, Array]:
+        """sum x and sum x x' over the rows."""
+        return weighted_moments(self.x, np.ones(len(self.x)), 0, self.size)[1:]
+
+    def turn(self, A: Array, a: Array) -> None:
+        """Every row x becomes x A + a."""
+        self.x[:, : self.size] = self.x[:, : self.size] @ A + a
 
     def plain(self) -> Side:
         """The same with all its rows here; an engine may keep them elsewhere."""

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.kernels.moves import LogDensity, draw_basis, slice_sample
-from bayesmf.kernels.reduce import weighted_moments
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.distributions import Gaussian, NormalWishart
@@ -63,7 +62,7 @@ def _move_mean(model: Model, name: Name, state: State, draws: Draws) -> None:
     """Draw a in S + a, with eta - a'T on the other side: the mean of the features of one side.
 
     The rows' prior follows by mu + a. With a joint bias the prior of the other side follows too,
-    by C = [[1, -a'], [0, I]]; with a bias of its own it weighs against a.
+    by x C, C = [[1, 0], [-a, I]]; with a bias of its own it weighs against a.
     """
     me, others = state.sides(name)
     other: Name = "item" if name == "user" else "user"
@@ -80,20 +79,18 @@ def _move_mean(model: Model, name: Name, state: State, draws: Draws) -> None:
         linear = linear + h[0] * m[1:] - M[0, 0] * G[1:, 0] - G[1:, 1:] @ M[1:, 0]
     else:
         lam, mu = others.Lambda[0, 0], others.mu[0]
-        _, total, scatter = weighted_moments(others.x, np.ones(len(others.x)), 0, size)
+        total, scatter = others.sums()
         precision = precision + lam * scatter[1:, 1:]
         linear = linear + lam * (scatter[1:, 0] - mu * total[1:])
     a = Gaussian(precision, linear).sample(draws.normals(1, size - 1)[0])
-    me.x[:, 1:size] += a
+    me.turn(np.eye(size), np.concatenate([[0.0], a]))
     me.mu[1:] += a
+    C, inverse = np.eye(size), np.eye(size)
+    C[1:, 0], inverse[1:, 0] = -a, a
     if model.bias == "joint":
-        C = np.eye(size)
-        C[0, 1:] = -a
-        inverse = np.eye(size)
-        inverse[0, 1:] = a
-        _transform(model, other, others, C.T, inverse.T)
+        _transform(model, other, others, C, inverse)
     else:
-        others.x[:, 0] -= others.x[:, 1:size] @ a
+        others.turn(C, np.zeros(size))
 
 
 def _move_basis(model: Model, state: State, draws: Draws) -> None:
@@ -138,8 +135,7 @@ def _summed(model: Model, name: Name, side: Side) -> tuple[Array, Array]:
 
 def _transform(model: Model, name: Name, side: Side, A: Array, inverse: Array) -> None:
     """Rows, W and offsets x become x A; mu becomes A'mu, and Lambda A^-1 Lambda A^-T."""
-    size = side.size
-    side.x[:, :size] = side.x[:, :size] @ A
+    side.turn(A, np.zeros(side.size))
     for part in (side, *side.shifts) if model.has_own(name) else side.shifts:
         part.mu = A.T @ part.mu
         turned = inverse @ part.Lambda @ inverse.T
