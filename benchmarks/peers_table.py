@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesmf.evaluation.diagnostics import effective_sample_size
+from bayesmf.evaluation.diagnostics import effective_draws
 from peers_entries import ENTRIES, TOOLS, Entry
 from peers_environments import WANTED
 
@@ -43,7 +43,7 @@ def effective(run: dict[str, Any]) -> float | None:
     if len(late) < 20:
         return None
     trace = np.array([[point["draw"] for point in late]])
-    return effective_sample_size(trace) / len(late) / run["sweep_seconds"]
+    return float(effective_draws(trace)) / len(late) / run["sweep_seconds"]
 
 
 def middle(values: list[Any]) -> float | None:

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 import bayesmf
 from bayesmf.data.io.load import find
 from bayesmf.data.synthetic import World, generate
-from bayesmf.evaluation.diagnostics import effective_sample_size
+from bayesmf.evaluation.diagnostics import effective_draws
 from bayesmf.kernels.reduce import predict
 from bayesmf.kernels.rows import OtherSide, draw_rows
 from bayesmf.model.conditionals import POINTS
@@ -205,7 +205,7 @@ def forms() -> None:
                 predict(user, item, state.user.x, state.item.x, data.mean, fitted)
                 trace.append([state.tau, np.mean(state.user.offset**2), size, *fitted])
             seconds = float(np.median(times))
-            ess = [effective_sample_size(column[None]) for column in np.array(trace).T]
+            ess = effective_draws(np.array(trace)[None])
             shown = [*ess[:3], float(np.median(ess[3:]))]
             print(f"| {form} | {seconds:.3f} | " + " | ".join(f"{e:.1f}" for e in shown)
                   + f" | {shown[3] / (seconds * sweeps):.2f} "

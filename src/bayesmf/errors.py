@@ -46,6 +46,25 @@ _CLAUSE = re.compile("\x0e(.*?)\x0f")
 Spell = Callable[[Option], str | None]
 
 
+def render(
+    message: str, spell: Spell, elsewhere: Callable[[Option], str] = Option.in_python
+) -> str:
+    """Spell every option of a message with ``spell``, which returns None for one not at hand.
+
+    A clause about such an option is left out; outside of a clause ``elsewhere`` spells it.
+    """
+
+    def keep(found: re.Match[str]) -> str:
+        named = (Option(*json.loads(token)) for token in _OPTION.findall(found[1]))
+        return "" if any(spell(option) is None for option in named) else found[1]
+
+    def show(found: re.Match[str]) -> str:
+        option = Option(*json.loads(found[1]))
+        return spell(option) or elsewhere(option)
+
+    return _OPTION.sub(show, _CLAUSE.sub(keep, message))
+
+
 class DataError(ValueError):
     """Input that cannot be used: names the place, the value and the remedy in one sentence.
 
@@ -58,20 +77,8 @@ class DataError(ValueError):
         super().__init__(self.render(Option.in_python))
 
     def render(self, spell: Spell, elsewhere: Callable[[Option], str] = Option.in_python) -> str:
-        """Spell every option with ``spell``, which returns None for one that is not at hand.
-
-        A clause about such an option is left out; outside of a clause ``elsewhere`` spells it.
-        """
-
-        def keep(found: re.Match[str]) -> str:
-            named = (Option(*json.loads(token)) for token in _OPTION.findall(found[1]))
-            return "" if any(spell(option) is None for option in named) else found[1]
-
-        def show(found: re.Match[str]) -> str:
-            option = Option(*json.loads(found[1]))
-            return spell(option) or elsewhere(option)
-
-        return _OPTION.sub(show, _CLAUSE.sub(keep, self.message))
+        """Spell every option of the message, as ``render`` does."""
+        return render(self.message, spell, elsewhere)
 
 
 class OverfittingWarning(UserWarning):

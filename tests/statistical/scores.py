@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from bayesmf.evaluation.diagnostics import effective_sample_size
+from bayesmf.evaluation.diagnostics import effective_draws
 
 
 def bound(count: int, level: float = 1e-3) -> float:
@@ -15,5 +15,5 @@ def bound(count: int, level: float = 1e-3) -> float:
 
 def standard_error(trace: np.ndarray) -> float:
     """Of the mean of a trace, (draw) or (chain, draw); never better than independent draws."""
-    size = min(effective_sample_size(trace), trace.size)
+    size = min(float(effective_draws(np.atleast_2d(trace))), trace.size)
     return float(trace.std(ddof=1) / np.sqrt(size))

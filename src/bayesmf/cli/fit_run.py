@@ -14,6 +14,7 @@ from rich.table import Table
 
 import bayesmf
 from bayesmf.choices import Inference
+from bayesmf.cli.options import say
 from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
@@ -183,10 +184,7 @@ def print_report(facts: dict[str, Any], fit: Any, parts: Parts, out: Path | None
 def _remarks(fit: Any) -> list[str]:
     """How far the algorithm can be trusted, in its own terms."""
     if hasattr(fit, "traces"):
-        noise = fit.diagnostics().get("noise precision")
-        if noise is None:
-            return []
-        return [f"noise precision: R-hat {noise['r_hat']:.3f}, {noise['ess']:.0f} effective draws"]
+        return [say(fit.diagnostics().verdict.message)]
     if hasattr(fit, "penalty"):
         return [f"penalty {fit.penalty:g}"]
     bound = fit.trace["bound"][fit.best - 1]
@@ -215,7 +213,8 @@ def save(
     if hasattr(fit, "trace"):
         details["trace"] = {snake_case(name): curve for name, curve in fit.trace.items()}
     else:
-        details["diagnostics"] = {snake_case(name): v for name, v in fit.diagnostics().items()}
+        found = fit.diagnostics()
+        details["diagnostics"] = {**found.to_dict(), "words": say(found.verdict.message)}
         details["rmse_by_sweep"] = fit.rmse_by_sweep
     with whole_folder(folder, replaces) as made:
         on_disk = isinstance(parts.train, Shards)  # where they stay

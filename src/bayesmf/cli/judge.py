@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import BINS, JSON, THREADS, data_names, parse_bins, ratings_options
+from bayesmf.cli.options import (
+    BINS,
+    JSON,
+    THREADS,
+    data_names,
+    parse_bins,
+    ratings_options,
+    say,
+)
 from bayesmf.cli.use import MODEL, load_fit, ratings_for
 from bayesmf.data.io.atomic import to_json
 
@@ -63,45 +70,35 @@ def _heading(name: str) -> str:
 @MODEL
 @JSON
 def diagnose(model: Path, as_json: bool) -> None:
-    """Print how a model was made, and how far its chains have converged.
+    """Print whether the chains of a model have converged, and how it was made.
+
+    The table has, for each quantity that is judged, its mean, its standard deviation, the
+    simulation error of the mean, R-hat, and the effective draws (ESS) in the bulk and in the tails.
 
     Example: bayesmf diagnose my-fit
     """
     fit = load_fit(model)
     with leaving_at_once():
+        from bayesmf.fitted.base import DRAW_CHAINS
         from bayesmf.study.results import snake_case
-    posterior = fit.posterior
+    posterior, found = fit.posterior, fit.diagnostics()
     model_facts = {key: value for key, value in posterior.model.to_dict().items() if key != "hyper"}
-    traces = sorted(fit.diagnostics().items(), key=lambda each: _counted(each[0]))
+    told = {name: value for name, value in fit.facts.items() if name != DRAW_CHAINS}
     facts = {
-        **{snake_case(name): value for name, value in fit.facts.items()},
+        **{snake_case(name): value for name, value in told.items()},
         "users": len(posterior.users),
         "items": len(posterior.items),
         "draws": len(posterior),
         "model": model_facts,
     }
+    words = say(found.verdict.message)
     if as_json:
-        found = {snake_case(name): each for name, each in traces}
-        click.echo(to_json({**facts, "diagnostics": found}))
+        click.echo(to_json({**facts, "diagnostics": {**found.to_dict(), "words": words}}))
         return
+    table = found.format_table()
+    click.echo(f"{words}\n\n{table}\n" if table else f"{words}\n")
     for name, value in facts.items():
         click.echo(f"{name.replace('_', ' ')}: {to_json(value)}")
-    if not traces:
-        click.echo(
-            "There are no chains to diagnose; Gibbs sampling of 4 sweeps or more leaves some."
-        )
-        return
-    table = Table("trace", "R-hat", "effective draws", box=None, header_style="bold")
-    for name, each in traces:
-        ess = f"{each['ess']:.0f}" if math.isfinite(each["ess"]) else "too few draws"
-        table.add_row(name, f"{each['r_hat']:.3f}", ess)
-    Console().print(table)
-
-
-def _counted(name: str) -> tuple[str, int]:
-    """A key that sorts prediction 10 after prediction 9."""
-    before, _, number = name.rpartition(" ")
-    return (before, int(number)) if number.isdecimal() else (name, 0)
 
 
 COMMANDS = (evaluate, diagnose)

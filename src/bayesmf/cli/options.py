@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from bayesmf.choices import DUPLICATES, ID_KINDS
 from bayesmf.cli.interrupts import CODE, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError, Option, render
 
 
 class Cli(click.Group):
@@ -35,8 +35,7 @@ class Cli(click.Group):
                 return found
         except DataError as error:
             command = self.get_command(ctx, ctx.invoked_subcommand or "") or self
-            message = error.render(lambda option: _flag(command, option), self._elsewhere)
-            click.echo(f"Error: {message}", err=True)
+            click.echo(f"Error: {_spell(error.message, command)}", err=True)
             ctx.exit(2)
         except ImportError as error:
             if "bayesmf[" not in str(error):
@@ -47,15 +46,24 @@ class Cli(click.Group):
             click.echo("Stopped.", err=True)
             ctx.exit(CODE)
 
-    @staticmethod
-    def _elsewhere(option: Option) -> str:
-        """Spell an option that the command lacks: as a flag of another one, or as in Python."""
-        root = click.get_current_context().find_root().command
-        for words, command in _commands(root, "bayesmf"):
-            flag = _flag(command, option)
-            if flag is not None:
-                return f"{flag} of `{words}`"
-        return f"{option.in_python()} in Python"
+
+def say(message: str) -> str:
+    """Spell the options of a message as flags of the command that is running."""
+    return _spell(message, click.get_current_context().command)
+
+
+def _spell(message: str, command: click.Command) -> str:
+    return render(message, lambda option: _flag(command, option), _elsewhere)
+
+
+def _elsewhere(option: Option) -> str:
+    """Spell an option that the command lacks: as a flag of another one, or as in Python."""
+    root = click.get_current_context().find_root().command
+    for words, command in _commands(root, "bayesmf"):
+        flag = _flag(command, option)
+        if flag is not None:
+            return f"{flag} of `{words}`"
+    return f"{option.in_python()} in Python"
 
 
 def _flag(command: click.Command, option: Option) -> str | None:

@@ -7,18 +7,22 @@ as Lambda, mu and the scale of W, judge nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bayesmf.errors import Option, render
 
 Array = NDArray[np.float64]
 TAU, LOG_PRECISION, SPREAD = "noise precision", "mean log precision", "predictor variance"
 SUMMARIES = (TAU, LOG_PRECISION, SPREAD)  # traces (chain, sweep)
 PREDICTIONS = "predictions"  # a trace (chain, sweep, pair)
 FEWEST = 8  # draws of a chain from which anything can be said
+FURTHEST = 10  # times as many sweeps: a longer forecast from a few effective draws is a guess
 CUTS = 16  # places at which the warm-up may end, up to half of the sweeps
 
 
@@ -33,8 +37,11 @@ class Targets:
     share: float = 0.95  # of the predictions, which must reach theirs
 
 
+TARGETS = Targets()
+
+
 class Measures(NamedTuple):
-    """The measures of a trace, one number each or one for each pair; NaN if it never changes."""
+    """The measures of a trace, one number each or one for each pair; NaN if it cannot be measured."""
 
     r_hat: Array  # the larger of rank-normalised split R-hat and folded R-hat
     ess: Array  # effective draws in the bulk
@@ -46,8 +53,7 @@ class Measures(NamedTuple):
 
 def measure(trace: NDArray[Any]) -> Measures:
     """All measures of a trace (chain, draw, ...)."""
-    from arviz_stats.base import array_stats as stats  # takes a second to load
-
+    stats = _load_stats()
     x, moving = _prepare(trace)
     found = np.full((4, x.shape[2]), np.nan)
     if moving.any():
@@ -57,19 +63,26 @@ def measure(trace: NDArray[Any]) -> Measures:
         found[2, moving] = stats.ess(x[:, :, moving], method="tail", prob=(0.05, 0.95), **axes)
         found[3, moving] = stats.mcse(x[:, :, moving], method="mean", **axes)
     flat = x.reshape(-1, x.shape[2])
-    every = (*found, flat.mean(axis=0), flat.std(axis=0))
+    with np.errstate(invalid="ignore"):  # of values that are not finite
+        every = (*found, flat.mean(axis=0), flat.std(axis=0))
     return Measures(*(values.reshape(np.shape(trace)[2:]) for values in every))
 
 
 def effective_draws(trace: NDArray[Any]) -> Array:
     """Effective draws in the bulk of a trace (chain, draw, ...), alone and so sooner."""
-    from arviz_stats.base import array_stats as stats
-
+    stats = _load_stats()
     x, moving = _prepare(trace)
     found = np.full(x.shape[2], np.nan)
     if moving.any():
         found[moving] = stats.ess(x[:, :, moving], chain_axis=0, draw_axis=1, method="bulk")
     return found.reshape(np.shape(trace)[2:])
+
+
+def _load_stats() -> Any:
+    """ArviZ's statistics of arrays, which take a second to load."""
+    import arviz_stats.base
+
+    return arviz_stats.base.array_stats  # type: ignore[attr-defined]
 
 
 def _prepare(trace: NDArray[Any]) -> tuple[Array, NDArray[np.bool_]]:
@@ -78,7 +91,8 @@ def _prepare(trace: NDArray[Any]) -> tuple[Array, NDArray[np.bool_]]:
     x = x.reshape(*x.shape[:2], -1)
     if x.shape[1] < FEWEST:
         return x, np.zeros(x.shape[2], bool)
-    return x, np.ptp(x, axis=(0, 1)) > 0
+    width = np.ptp(x, axis=(0, 1))
+    return x, (width > 0) & np.isfinite(width)
 
 
 def find_warm_up(traces: Mapping[str, NDArray[Any]]) -> int:
@@ -125,3 +139,162 @@ def endless_error(means: NDArray[Any], values: NDArray[Any]) -> tuple[float, flo
         return whole, float("nan")
     left_out = np.array([endless(np.delete(every, chain)) for chain in every])
     return whole, float(np.sqrt((chains - 1) / chains * np.sum((left_out - left_out.mean()) ** 2)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether chains have converged, the numbers that say so, and both in ``words``."""
+
+    converged: bool | None  # None: it cannot be judged
+    message: str  # the words, in which options are still tokens of ``bayesmf.errors``
+    chains: int = 0
+    draws: int = 0  # of each chain, after the warm-up
+    predictions: int = 0  # how many were judged
+    share: float = math.nan  # of these predictions, those that reach their targets
+    median_ess: float = math.nan  # effective draws of the predictions
+    low_ess: float = math.nan  # effective draws of the worst 1 % of the predictions
+    r_hat: Mapping[str, float] = field(default_factory=dict)  # of each summary, by its name
+    ess: Mapping[str, float] = field(default_factory=dict)  # of each summary, by its name
+
+    @property
+    def words(self) -> str:
+        """One to three sentences, with the arguments of Python: what holds, and what to do."""
+        return render(self.message, Option.in_python)
+
+    @property
+    def short(self) -> str:
+        """The verdict in a word or two."""
+        if self.converged is None:
+            return "convergence cannot be judged"
+        return "converged" if self.converged else "not converged"
+
+    @property
+    def worst_r_hat(self) -> tuple[str, float] | None:
+        """The summary with the largest R-hat, and its R-hat; None if there are none."""
+        return max(self.r_hat.items(), key=lambda each: each[1], default=None)
+
+    @property
+    def fewest_draws(self) -> tuple[str, float] | None:
+        """The summary with the fewest effective draws, and their number; None if there are none."""
+        return min(self.ess.items(), key=lambda each: each[1], default=None)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def measure_judged(traces: Mapping[str, NDArray[Any]]) -> dict[str, Measures]:
+    """The measures of the traces that are judged; those that never change are left out.
+
+    Of the predictions, only those that change are in the arrays of their ``Measures``.
+    """
+    found = {}
+    for name in (*SUMMARIES, PREDICTIONS):
+        if name in traces:
+            trace = np.asarray(traces[name], float)
+            changes = np.ptp(trace, axis=(0, 1)) != 0 if trace.size else np.array(False)
+            if changes.any():
+                found[name] = measure(trace[..., changes] if trace.ndim == 3 else trace)
+    return found
+
+
+def judge(
+    traces: Mapping[str, NDArray[Any]],
+    targets: Targets = TARGETS,
+    *,
+    sweeps: int | None = None,
+    measured: Mapping[str, Measures] | None = None,
+) -> Verdict:
+    """Judge by the traces after the warm-up whether the chains have converged.
+
+    They have if ``targets.share`` of the predictions and all summaries that ever change reach their
+    targets. ``sweeps`` of each chain, with the warm-up, are what advice is reckoned from.
+    ``measured`` is what ``measure_judged`` found, if that is known already.
+    """
+    if not traces:
+        return Verdict(
+            None,
+            "There are no chains to judge: only Gibbs sampling leaves some. Fit with "
+            f"{Option('inference', 'gibbs')}.",
+        )
+    chains, draws = next(iter(traces.values())).shape[:2]
+    if PREDICTIONS not in traces:
+        why = "the model was saved by an earlier version, without the predictions that are judged."
+        return Verdict(None, f"Cannot be judged: {why} Fit it again.", chains, draws)
+    some = measure_judged(traces) if measured is None else measured
+    verdict = _count(some, targets, chains, draws)
+    length = max(sweeps or 0, draws)
+    infinite = [name for name in (*SUMMARIES, PREDICTIONS) if not _finite(traces.get(name, ()))]
+    if infinite:
+        why = f"the trace of {' and '.join(infinite)} holds values that are not finite"
+        return replace(verdict, converged=False, message=f"Not converged: {why}.")
+    if chains < 2:
+        why = "one chain says nothing about what another start would have found."
+        remedy = f"Fit with {Option('chains', 4)}."
+    elif draws < FEWEST:
+        why = f"{draws} draws of each chain after the warm-up are too few to compare chains."
+        remedy = f"Fit with {Option('sweeps', max(400, _round(2 * length)))}."
+    elif not verdict.predictions:
+        why, remedy = "no prediction ever changes.", "Check the ratings."
+    else:
+        return _decide(verdict, targets, some[PREDICTIONS], length)
+    return replace(verdict, message=f"Cannot be judged: {why} {remedy}")
+
+
+def _finite(trace: Any) -> bool:
+    return bool(np.isfinite(trace).all())
+
+
+def _count(some: Mapping[str, Measures], targets: Targets, chains: int, draws: int) -> Verdict:
+    """The numbers of a verdict, without a judgement."""
+    known = [name for name in SUMMARIES if name in some]
+    r_hat = {name: float(some[name].r_hat) for name in known}
+    ess = {name: float(some[name].ess) for name in known}
+    if PREDICTIONS not in some:
+        return Verdict(None, "", chains, draws, r_hat=r_hat, ess=ess)
+    found = some[PREDICTIONS]
+    good = (found.r_hat <= targets.prediction_r_hat) & (found.ess >= targets.prediction_ess)
+    low, median = np.quantile(found.ess, [0.01, 0.5])
+    share, count = float(np.mean(good)), good.size
+    return Verdict(None, "", chains, draws, count, share, float(median), float(low), r_hat, ess)
+
+
+def _decide(verdict: Verdict, targets: Targets, predictions: Measures, sweeps: int) -> Verdict:
+    """The judgement on numbers that allow one, and its words: predictions come first."""
+    r_hat, ess, share = verdict.r_hat, verdict.ess, verdict.share
+    apart = [
+        name for name in ess if not (r_hat[name] <= targets.r_hat and ess[name] >= targets.ess)
+    ]
+    enough = share >= targets.share
+    whole = "all" if share == 1 else f"{math.floor(100 * share + 1e-9)} % of"
+    told = (
+        f"{whole} {verdict.predictions} predictions have R-hat below {targets.prediction_r_hat:g} "
+        f"and {targets.prediction_ess:g} effective draws or more (median {verdict.median_ess:,.0f})"
+    )
+    if not enough:
+        told += f", and {100 * targets.share:g} % should"
+    if apart:
+        each = (
+            f"the {n} has R-hat {r_hat[n]:.4g} and {ess[n]:,.0f} effective draws" for n in apart
+        )
+        wanted = f"at least {targets.ess:g} and at most {targets.r_hat:g} are wanted"
+        told += f"{'; but' if enough else ';'} {', '.join(each)}, where {wanted}"
+    elif (least := verdict.fewest_draws) is not None:
+        fewest = f"{least[1]:,.0f} effective draws and R-hat {r_hat[least[0]]:.4g}"
+        told += f"; the {least[0]} has {fewest}"
+    if enough and not apart:
+        return replace(verdict, converged=True, message=f"Converged: {told}.")
+    remedy = Option("sweeps", _more_sweeps(verdict, targets, predictions, sweeps))
+    return replace(verdict, converged=False, message=f"Not converged: {told}. Fit with {remedy}.")
+
+
+def _more_sweeps(verdict: Verdict, targets: Targets, predictions: Measures, sweeps: int) -> int:
+    """How many sweeps would do, if effective draws grow with the sweeps; at least twice as many."""
+    low = float(np.quantile(predictions.ess, 1 - targets.share))
+    lacks = [targets.prediction_ess / low, *(targets.ess / each for each in verdict.ess.values())]
+    return _round(sweeps * min(float(np.nanmax([2.0, *lacks])), FURTHEST))
+
+
+def _round(count: float) -> int:
+    """Round up to two digits and zeros."""
+    unit = int(10 ** max(len(str(math.ceil(count))) - 2, 0))
+    return math.ceil(count / unit) * unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from bayesmf.choices import RANK_BY, RankBy
 from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
-from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.evaluation.convergence import Diagnostics
+from bayesmf.evaluation.diagnostics import PREDICTIONS, Targets
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted import files as model_files
@@ -29,6 +30,7 @@ from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
 
 KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
+DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
 
 
@@ -55,6 +57,7 @@ class Fitted:
         error: float | None = getattr(self, "test_rmse", None)  # have to be made first
         told = [] if model is None else [f"rank {model.rank}, {model.precision} precision"]
         told += [] if error is None else [f"test RMSE {error:.4f}"]
+        told += [self.diagnostics().verdict.short] if self._traces() else []
         return f"{type(self).__name__}({'; '.join(told)})"
 
     def predict(
@@ -211,7 +214,7 @@ class Fitted:
             posterior = add_rows(
                 self.posterior, ratings, side, replace_known=replace_known, seed=seed
             )
-        facts = {name: fact for name, fact in self._facts().items() if name != "test_rmse"}
+        facts = {name: fact for name, fact in self._saved_facts().items() if name != "test_rmse"}
         return SavedFit(posterior, dict(self._traces()), facts, self.threads)
 
     def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:
@@ -283,29 +286,59 @@ class Fitted:
           has to be told what users have seen, and ``explain`` tells less.
         - ``overwrite``: replace a model that is there already, which is refused otherwise.
         """
-        facts = dict(self._facts())
-        error = getattr(self, "test_rmse", None)
-        if error is not None:
-            facts["test_rmse"] = error
+        facts = self._saved_facts()
         model_files.save(self.posterior, path, self._traces(), facts, without_ratings, overwrite)
 
-    def diagnostics(self) -> dict[str, dict[str, float]]:
-        """Return R-hat and effective sample size of every trace after the burn-in.
+    def _saved_facts(self) -> dict[str, Any]:
+        """How the fit was made: what goes into its files."""
+        facts = dict(self._facts())
+        error, chains = getattr(self, "test_rmse", None), self._draw_chains()
+        if error is not None:
+            facts["test_rmse"] = error
+        if chains:
+            facts[DRAW_CHAINS] = chains
+        return facts
 
-        The keys are the names of the traces, the values {"r_hat": ..., "ess": ...}. Traces are
-        those of Gibbs sampling: the noise precision, the size of priors and side features, and 16
-        predictions.
+    def diagnostics(self, targets: Targets | None = None) -> Diagnostics:
+        """Judge whether the chains have converged, and measure what that rests on.
+
+        What is judged are predictions of many pairs, the noise and the variance of the linear
+        predictor, all after the warm-up. Variational inference and MAP have no chains, and the
+        verdict then says so. [Has it converged?](guides/convergence.md)
+
+        - ``targets``: what R-hat and the effective draws should be; those that the fit was made
+          with if None.
+
+        Returns a ``Diagnostics`` with ``verdict`` (``converged`` and ``words``), ``table``,
+        ``predictions`` and ``to_dict()``. It is computed once, which takes a second or two.
         """
-        return {
-            name: {"r_hat": r_hat(trace), "ess": effective_sample_size(trace)}
-            for name, trace in self._traces().items()
-            if trace.ndim == 2 and trace.shape[1] >= 4
-        }
+        traces, facts = self._traces(), self._facts()
+        if targets is None:
+            told = facts.get("targets") or {}
+            names = [each.name for each in fields(Targets)]
+            targets = Targets(**{name: told[name] for name in names if name in told})
+        key = targets, tuple((name, trace.shape) for name, trace in traces.items())
+        before: tuple[Any, Diagnostics] | None = vars(self).get("_diagnosed")
+        if before is not None and before[0] == key:
+            return before[1]
+        chains = len(next(iter(traces.values()))) if traces else 1
+        found = Diagnostics.of(traces, targets, int(facts.get("sweeps") or 0) // max(chains, 1))
+        vars(self)["_diagnosed"] = key, found
+        return found
+
+    def _draw_chains(self) -> list[int]:
+        """The chain of each kept draw; nothing where it is not known."""
+        kept = getattr(self, "draws", None)
+        return list(kept.chains) if kept is not None else []
 
     def to_arviz(self) -> Any:
-        """Return the traces after the burn-in as ArviZ has them.
+        """Return the chains after the warm-up as ArviZ has them.
 
-        That is an ``InferenceData`` with ArviZ before 1.0, and a ``DataTree`` since.
+        That is an ``InferenceData`` with ArviZ before 1.0, and a ``DataTree`` since. Its group
+        ``posterior`` holds what convergence is judged by; ``predictions`` has a dimension ``pair``.
+        Its group ``unidentified`` holds Lambda, mu, the variances of biases and the scale of W of
+        the kept draws, which must not be judged: its attribute ``why`` says the reason. A model
+        that was saved by an earlier version does not have that group.
         """
         traces = dict(self._traces())
         if not traces:
@@ -316,9 +349,20 @@ class Fitted:
             raise ImportError(
                 "to_arviz needs ArviZ, which is not installed; run pip install 'bayesmf[arviz]'"
             ) from error
-        if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before 1.0
-            return arviz.from_dict(posterior=traces)
-        return arviz.from_dict({"posterior": traces})
+        from bayesmf.fitted.unidentified import UNIDENTIFIED, unidentified
+
+        dims: dict[str, Any] = {"dims": {PREDICTIONS: ["pair"]}} if PREDICTIONS in traces else {}
+        old = "posterior" in inspect.signature(arviz.from_dict).parameters  # before 1.0
+        groups: dict[str, Any] = {"posterior": traces}
+        out: Any = arviz.from_dict(**groups, **dims) if old else arviz.from_dict(groups, **dims)
+        chains = self._draw_chains()
+        if chains and len(chains) == len(self.posterior):
+            raw = unidentified(self.posterior, chains)
+            if old:
+                out.add_groups({UNIDENTIFIED: raw})
+            else:
+                out[UNIDENTIFIED] = type(out)(raw)
+        return out
 
 
 def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:
@@ -355,6 +399,9 @@ class SavedFit(Fitted):
 
     def _facts(self) -> Mapping[str, Any]:
         return self.facts
+
+    def _draw_chains(self) -> list[int]:
+        return list(self.facts.get(DRAW_CHAINS, ()))
 
 
 def load_model(path: str | Path, threads: int | None = None) -> SavedFit:

@@ -12,7 +12,7 @@ import numpy as np
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve, cold_start, generator, rank_within_user
 from bayesmf.errors import DataError, OverfittingWarning
-from bayesmf.evaluation.diagnostics import effective_sample_size, r_hat
+from bayesmf.evaluation.diagnostics import TAU, measure
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted.fold_in import fold_in
@@ -79,11 +79,12 @@ def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
     )
     moments = recorder.target.moments
     facts, arrays = _score(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
-    noise = fit.traces["noise precision"]
+    noise = fit.traces[TAU]
+    found = measure(noise[:, fit.burn_in :])
     facts["noise_precision"] = {
-        "mean": float(noise[0, fit.burn_in :].mean()),
-        "r_hat": r_hat(noise[:, fit.burn_in :]),
-        "ess": effective_sample_size(noise[:, fit.burn_in :]),
+        "mean": float(found.mean),
+        "r_hat": float(found.r_hat),
+        "ess": float(found.ess),
     }
     arrays.update(recorder.arrays(), noise_precision=noise[0])
     return facts, _with_precisions(run, fit.states[0], arrays)
