@@ -34,7 +34,7 @@ class LogDensity(NamedTuple):
 
 
 @serial
-def at(f, s):
+def log_density(f, s):
     """Returns the log density at s."""
     e = np.exp(s)
     total = f.slope * s - e * (f.up + f.up_2 * e) - (f.down + f.down_2 / e) / e
@@ -49,20 +49,20 @@ def slice_sample(f, s, width, counter, row):
 
     ``width`` must not depend on s.
     """
-    level = at(f, s) + np.log(unit(counter, row, 0))
+    level = log_density(f, s) + np.log(unit(counter, row, 0))
     left = s - width * unit(counter, row, 1)
     right = left + width
     for _ in range(MOST):
-        if at(f, left) <= level:
+        if log_density(f, left) <= level:
             break
         left -= width
     for _ in range(MOST):
-        if at(f, right) <= level:
+        if log_density(f, right) <= level:
             break
         right += width
     for number in range(2, 2 + MOST):
         new = left + (right - left) * unit(counter, row, number)
-        if at(f, new) > level:
+        if log_density(f, new) > level:
             return new
         if new < s:
             left = new

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.kernels.moves import LogDensity, draw_basis, slice_sample
+from bayesmf.kernels.moves import LogDensity, draw_basis, log_density, slice_sample
+from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.distributions import Gaussian, NormalWishart
@@ -45,17 +46,28 @@ def draw_tau(
 
     With E_i = sum_j beta_j e_ij^2 the log density of s = log tau is
 
-        (a_t + nnz/2) s - b_t e^s - sum_i (a + n_i/2) log(b + e^s E_i/2)
+        (a_t + nnz/2) s - b_t e^s - sum_i (a + n_i/2) log(b + e^s E_i/2) + sum_i log mass_i
+
+    where mass_i is the share of alpha's conditional that lies within the bounds, if there are any.
     """
     prior = model.likelihood.tau(model.hyper, 0, 0.0)
-    if model.precision != "robust" or prior is None:
+    if model.precision == "constant" or prior is None:
         return
     (shape,), (rate,), (a, b) = prior.shape, prior.rate, model.precision_prior
-    halves = data.counts / 2
+    halves, at = data.counts / 2, float(np.log(state.tau))
+    width = 1 / np.sqrt(shape + np.sum(a * halves / (a + halves)))  # as far as counts can tell
     f = LogDensity(shape + size / 2, rate, 0.0, 0.0, 0.0, a + halves, errors / (2 * b))
-    known = shape + np.sum(a * halves / (a + halves))  # of log tau, as far as counts can tell
-    counter = stream(draws, data.name, "tau_with_alpha").counter()
-    state.tau = float(np.exp(slice_sample(f, np.log(state.tau), 3 / np.sqrt(known), counter, 0)))
+    own = stream(draws, data.name, "tau_with_alpha")
+    if model.precision == "robust":
+        at = slice_sample(f, at, 3 * width, own.counter(), 0)
+    else:
+        to = at + 2.4 * width * float(own.normals(1)[0, 0])
+        gain = log_density(f, to) - log_density(f, at)
+        for s, sign in ((to, 1), (at, -1)):
+            alpha = conditionals.alpha(model, data.counts, errors, np.exp(s))
+            gain += sign * float(np.sum(alpha.log_mass()))
+        at = to if np.log(own.uniforms(1)[0, 0]) < gain else at
+    state.tau = float(np.exp(at))
 
 
 def _move_mean(model: Model, name: Name, state: State, draws: Draws) -> None:
