@@ -27,8 +27,7 @@ def test_all_w_move_to_the_mean_of_their_gaussian(first, valued):
     rows, columns = sparse_of(v, valued), sparse_of(v.T, valued)
     # a call ends when the squared gradient has fallen by 1e-10, or after 20 steps
     for _ in range(6):
-        move_to_mean((rows, columns), c, me, shift, first, grams, weight, cov, logdet,
-                     np.zeros((len(shift.W), len(shift.mu) - first)))  # fmt: skip
+        move_to_mean((rows, columns), c, me, shift, first, grams, weight, cov, logdet)
 
     X, part = c[:, None] * v, slice(first, size)
     A, h = grams[:, :size, :size], grams[:, size, :size]

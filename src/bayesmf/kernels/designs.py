@@ -152,24 +152,6 @@ def store_grams(observed, other, size, width, out):
                 out[i, b, a] = out[i, a, b]
 
 
-@parallel
-def rows_noise(observed, other, first, counter, out):
-    """Fills out_i with a draw from N(0, A_i), A_i the columns from ``first`` of row i's Gram matrix.
-
-    It is the sum of the y_j that A_i is made of, each times a standard normal.
-    """
-    for i in prange(out.shape[0]):
-        start, count = observed.starts[i], observed.starts[i + 1] - observed.starts[i]
-        normals = np.empty(count)
-        fill_normal(counter, observed.first + i, normals)
-        for a in range(out.shape[1]):
-            out[i, a] = 0.0
-        for p in range(count):
-            j = observed.index[start + p]
-            for a in range(out.shape[1]):
-                out[i, a] += other.z[j, first + a] * normals[p]
-
-
 @serial
 def squared_error(A, x, cov, size):
     """Returns sum_j w_j (r_ij - fitted)^2 = [-x, 1]' A [-x, 1]; plus tr(A C) if ``cov`` has C."""

@@ -115,8 +115,8 @@ def random_start(
 ) -> State:
     """Draw random values of everything, with unit precisions.
 
-    All rows and weights begin at about the spread of a bias. From features that are much smaller
-    the chain would take hundreds of sweeps to grow them, one direction after the other.
+    Everything begins at about the spread of a bias: rows, and what designs add to them. Features
+    that are much smaller would take hundreds of sweeps to grow, one direction after the other.
     """
     draws = Draws(seed, chain)
     user, item = (_start_side(model, mine, draws, sd) for mine in (data.user, data.item))
@@ -136,7 +136,7 @@ def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
     for number, counts in enumerate(mine.column_counts):
         W = np.zeros((len(counts), size))
         normals = stream(draws, mine.name, "start_W", number).normals(len(counts), size - first)
-        W[:, first:] = sd * normals
+        W[:, first:] = sd / mine.matrices[number].length(mine.counts) * normals
         side.shifts.append(Shift(W, np.zeros(size), np.eye(size), np.zeros((rows, size))))
     refresh_offsets(side, mine)
     if not model.has_own(mine.name):

@@ -18,16 +18,14 @@ from bayesmf.kernels.designs import (
     draw_centred,
     draw_non_centred,
     offsets,
-    rows_noise,
     squared,
     strips,
 )
-from bayesmf.kernels.rows import OtherSide
 from bayesmf.model import conditionals
 from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Shift, Side, State, refresh_offsets
-from bayesmf.random.philox import Counter, normals
+from bayesmf.random.philox import Counter
 from bayesmf.sweep.algorithm import Algorithm, Covariances
 from bayesmf.sweep.rows import make_grams, other_side
 
@@ -122,16 +120,14 @@ def _update_non_centred(
     algorithm: Algorithm,
 ) -> None:
     first, shift, cov = model.first_shifted, me.shifts[number], algorithm.covariances(data.name)
-    known = other_side(data, others, algorithm)
-    grams = make_grams(data, known, me.size, state)
+    grams = make_grams(data, other_side(data, others, algorithm), me.size, state)
     weight, c = state.tau * me.alpha, data.matrices[number].scale
-    patterns = data.pattern(number), data.columns[number]
-    if algorithm.sample and model.has_own(data.name):
+    if algorithm.sample:
         Lambda_W = shift.Lambda[first:, first:]
         linear = Lambda_W @ shift.mu[first:]
         counter = algorithm.counter(data.name, "W_free", number)
         draw_non_centred(
-            patterns[1],
+            data.columns[number],
             c,
             weight,
             grams,
@@ -147,34 +143,11 @@ def _update_non_centred(
     cells = me.size * (me.size + 1) // 2
     W_cov = cov.W[number] if cov.W else np.zeros((len(shift.W), cells))
     logdet = cov.W_logdet[number] if cov.W else np.empty(len(shift.W))
-    noise = np.zeros((len(shift.W), me.size - first))
-    if algorithm.sample:
-        noise = _noise(data, known, me, shift, number, weight, first, algorithm)
-    move_to_mean(patterns, c, me, shift, first, grams, weight, W_cov, logdet, noise)
+    patterns = data.pattern(number), data.columns[number]
+    move_to_mean(patterns, c, me, shift, first, grams, weight, W_cov, logdet)
     if cov.W:
         refresh_offset_cov(data, cov)
         np.add(cov.own, cov.offset, out=cov.total)
-
-
-def _noise(
-    data: SideData,
-    known: OtherSide,
-    me: Side,
-    shift: Shift,
-    number: int,
-    weight: Array,
-    first: int,
-    algorithm: Algorithm,
-) -> Array:
-    """Draw from N(0, H), where H is the curvature of the log density of all W (``move_to_mean``)."""
-    rows = np.empty((len(me.x), me.size - first))
-    rows_noise(data.observed, known, first, algorithm.counter(data.name, "W_free", number), rows)
-    rows *= (data.matrices[number].scale * np.sqrt(weight))[:, None]
-    out = np.empty((len(shift.W), me.size - first))
-    offsets(data.columns[number], rows, np.ones(len(shift.W)), out)
-    columns = np.empty_like(out)
-    normals(algorithm.counter(data.name, "W", number), 0, columns)
-    return out + columns @ np.linalg.cholesky(shift.Lambda[first:, first:]).T
 
 
 def refresh_offset_cov(data: SideData, cov: Covariances) -> None:
@@ -196,7 +169,6 @@ def move_to_mean(
     weight: Array,
     cov: Array,
     logdet: Array,
-    noise: Array,
 ) -> None:
     """Move W, and the rows with it, to the mean; fill ``cov`` and ``logdet`` with those of W_k.
 
@@ -209,9 +181,6 @@ def move_to_mean(
 
     with (A_i, h_i) from ``grams`` and X_ik = c_i v_ik, where ``patterns`` hold v by row and by
     column. The blocks' inverses are the preconditioner.
-
-    ``noise`` is added to the gradient. If it is a draw from N(0, H), W becomes a draw of all W_k
-    together, as exact as the steps are many.
     """
     rows, columns = patterns
     prior, mean = shift.Lambda[first:, first:], shift.mu[first:]
@@ -240,7 +209,7 @@ def move_to_mean(
     fitted = np.empty((len(me.x), me.size))
     grams_times(grams, np.ones(len(me.x)), 0, me.x[:, : me.size], fitted)
     slope = (c * weight)[:, None] * (grams[:, last, first : me.size] - fitted[:, first:])
-    r = (mean - shift.W[:, first:]) @ prior + gather(columns, slope) + noise
+    r = (mean - shift.W[:, first:]) @ prior + gather(columns, slope)
 
     def precondition(slopes: Array) -> Array:
         out = np.empty_like(slopes)
