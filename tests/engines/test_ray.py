@@ -66,6 +66,7 @@ class Ages:
         return Matrix.from_sparse(v - 0.4 * (v > 0.5))
 
 
+@pytest.mark.slow
 def test_any_sparse_matrix_is_a_design_on_ray(cluster):
     """On both sides, wide enough for two strips of W, in blocks of a few rows."""
     model = Model(rank=9, user_designs=(Ages(), RatedSet(0.5)), item_designs=(Ages(),))
@@ -157,6 +158,7 @@ def _deadly(block, shared, rows):
     os._exit(1)
 
 
+@pytest.mark.slow
 def test_a_step_that_kills_its_workers_is_not_tried_for_ever(cluster):
     with Ray().place(TRAIN, Model(rank=2)) as data:
         counts = data.user.counts.astype(float)

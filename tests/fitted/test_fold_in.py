@@ -73,6 +73,7 @@ def test_hidden_precisions_are_drawn(name):
     assert (one.user.alpha != other.user.alpha).all()
 
 
+@pytest.mark.slow
 def test_folded_in_users_agree_with_a_long_refit():
     """The user's mean over draws of the items is that of a chain which has the user in it.
 

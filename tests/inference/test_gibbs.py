@@ -218,7 +218,7 @@ def test_a_state_goes_into_arrays_and_back(name):
 
 
 def test_traces_for_arviz(tmp_path):
-    pytest.importorskip("arviz")
+    arviz = pytest.importorskip("arviz")
     fit = Gibbs(BASE, sweeps=60, burn_in=20, chains=3).fit(small_ratings(30, 20))
     found = fit.to_arviz()
     assert found.posterior["noise precision"].shape == (3, 40)

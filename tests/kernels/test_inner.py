@@ -120,6 +120,7 @@ def test_plain_kernels_are_their_twins_too():
     assert int(count) > 10
 
 
+@pytest.mark.slow
 def test_a_fit_is_the_same_in_both_forms():
     """A few sweeps amplify rounding, some 1e-16, but not to 1e-6."""
     show = "print(json.dumps([found[name].to_pylist() for name in ('mean', 'sd')]))"
@@ -139,6 +140,7 @@ def test_what_cannot_be_compiled_is_replaced_with_one_warning(tmp_path):
     assert asked == "plain 1 0"  # no warning, and the code that was kept
 
 
+@pytest.mark.slow
 def test_the_forms_do_not_share_compiled_code(tmp_path):
     """Numba does not see the switch: without a name of its own one form would run the other's."""
     found = [

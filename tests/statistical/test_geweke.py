@@ -14,7 +14,7 @@ import pytest
 
 from bayesmf.model.data import Data
 from bayesmf.random.draws import Draws
-from bayesmf.sweep import algorithm
+from bayesmf.sweep import algorithm, moves, sweep
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, small_ratings
 
@@ -24,16 +24,17 @@ from .scores import bound
 ROUNDS = 4
 
 
-def z_scores(model, replicates: int, form: str = "interwoven", seed: int = 0) -> dict[str, float]:
+def z_scores(model, replicates: int, form: str = "interwoven", seed: int = 0,
+             rounds: int = ROUNDS, step=gibbs_sweep) -> dict[str, float]:  # fmt: skip
     rng = np.random.default_rng(seed)
     data = prior.uncentred(Data.of(small_ratings(), model))
     differences: list[list[float]] = []
     for replicate in range(replicates):
         state = prior.draw_prior(model, data, rng)
         before = prior.statistics(model, state)
-        for k in range(ROUNDS):
+        for k in range(rounds):
             data = prior.draw_ratings(data, state, rng)
-            gibbs_sweep(model, data, state, Draws(seed, sweep=replicate * ROUNDS + k), form)
+            step(model, data, state, Draws(seed, sweep=replicate * rounds + k), form)
         after = prior.statistics(model, state)
         differences.append([after[key] - before[key] for key in before])
     d = np.array(differences)
@@ -87,6 +88,29 @@ def test_mistakes_are_caught(mistake, options, name, replicates, monkeypatch):
     mistake(monkeypatch, **options)
     z = z_scores(VARIANTS[name], replicates, "centred")
     assert max(map(abs, z.values())) > bound(len(z) * len(VARIANTS)), z
+
+
+def moves_alone(model, data, state, draws, form):
+    """What a sweep does besides drawing each parameter given all others."""
+    moves.move_features(model, data, state, draws)
+    for mine in (data.user, data.item):
+        me, others = state.sides(mine.name)
+        row = np.repeat(np.arange(len(mine.counts)), mine.counts)
+        other, size = mine.observed.index, me.size
+        fitted = me.x[row, 0] + others.x[other, 0]
+        fitted += (me.x[row, 1:size] * others.x[other, 1:size]).sum(axis=1)
+        squares = others.alpha[other] * (mine.observed.values - fitted) ** 2
+        errors = np.bincount(row, squares, len(mine.counts))
+        sweep.draw_tau(model, mine, errors, data.size, state, draws)
+        sweep.update_alpha(model, mine, me, errors, state, algorithm.Sampling(draws))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_moves_alone(name):
+    """Nothing else is drawn, which would hide some of what a wrong move does."""
+    z = z_scores(VARIANTS[name], 2000, rounds=5, step=moves_alone)
+    assert max(map(abs, z.values())) < bound(len(z) * len(VARIANTS)), z
 
 
 def test_the_prior_is_left_alone_without_sweeps():

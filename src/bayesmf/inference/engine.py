@@ -14,7 +14,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.model.data import Data
 from bayesmf.model.spec import Model
-from bayesmf.model.state import State, random_start
+from bayesmf.model.state import State, random_start, start_sd
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
 
@@ -63,8 +63,8 @@ class Threads:
         return contextlib.nullcontext(Data.of(ratings, model))
 
     def start(self, model: Model, data: Data, seed: int, chain: int) -> State:
-        """Small random values of everything."""
-        return random_start(model, data, seed, chain)
+        """Random values of everything."""
+        return random_start(model, data, seed, chain, start_sd(chain))
 
     def sweep(self, model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
         """Draw everything once."""

@@ -54,6 +54,19 @@ class Matrix:
         by_column.sort_indices()
         return cls(np.ones(matrix.shape[0]), _sparse(by_row), _sparse(by_column))
 
+    def length(self, counts: NDArray[np.int64]) -> float:
+        """The root mean square length of the rows that have entries; ``counts`` are their ratings.
+
+        Where the weights W have the standard deviation 1, this is that of what they add to a row.
+        """
+        squares = self.scale**2 * counts
+        if self.rows is not None:
+            values, starts = self.rows.values, self.rows.starts
+            row = np.repeat(np.arange(len(self.scale)), np.diff(starts))
+            squares = self.scale**2 * np.bincount(row, values**2, len(self.scale))
+        squares = squares[squares > 0]
+        return float(np.sqrt(squares.mean())) if len(squares) else 1.0
+
     def cut(self, begin: int, end: int) -> Matrix:
         """The rows from ``begin`` to ``end``, for a part of the side; the columns stay behind."""
         rows = None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bayesmf.errors import DataError
 from bayesmf.kernels.designs import offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
+from bayesmf.kernels.reduce import weighted_moments
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Parameters
@@ -73,6 +74,14 @@ class Side:
         """The sum of log alpha over all ratings; ``counts`` has the ratings of each row."""
         return float(np.sum(counts * np.log(self.alpha)))
 
+    def sums(self) -> tuple[Array, Array]:
+        """sum x and sum x x' over the rows."""
+        return weighted_moments(self.x, np.ones(len(self.x)), 0, self.size)[1:]
+
+    def turn(self, A: Array, a: Array) -> None:
+        """Every row x becomes x A + a."""
+        self.x[:, : self.size] = self.x[:, : self.size] @ A + a
+
     def plain(self) -> Side:
         """The same with all its rows here; an engine may keep them elsewhere."""
         return self
@@ -97,19 +106,24 @@ class State:
         return (0,) * int(self.item.x.shape[1])
 
 
-START_SD, START_COUNT = 0.3, 400.0
+START_SDS = (0.3, 0.5, 0.7, 1.0)
 
 
-def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
-    """Draw small random values of everything, with unit precisions.
+def start_sd(chain: int) -> float:
+    """How far from zero a chain begins: chains that meet have come from different places."""
+    return START_SDS[chain % len(START_SDS)]
 
-    A block's spread and its prior precision follow one another slowly, so the start matters for
-    hundreds of sweeps. Biases begin at a plausible spread, features well below it, rows with few
-    ratings lowest of all, because the chain grows what the data ask for faster than it shrinks
-    what they do not. Nothing begins at zero, from which it would hardly move.
+
+def random_start(
+    model: Model, data: Data, seed: int, chain: int = 0, sd: float = START_SDS[0]
+) -> State:
+    """Draw random values of everything, with unit precisions.
+
+    Everything begins at about the spread of a bias: rows, and what designs add to them. Features
+    that are much smaller would take hundreds of sweeps to grow, one direction after the other.
     """
     draws = Draws(seed, chain)
-    user, item = (_start_side(model, mine, draws) for mine in (data.user, data.item))
+    user, item = (_start_side(model, mine, draws, sd) for mine in (data.user, data.item))
     effects = []
     if data.response is not None:
         effects = [
@@ -119,15 +133,14 @@ def random_start(model: Model, data: Data, seed: int, chain: int = 0) -> State:
     return State(user, item, 1.0, effects=effects)
 
 
-def _start_side(model: Model, mine: SideData, draws: Draws) -> Side:
+def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
     rows, size, first = len(mine.counts), model.size, model.first_shifted
-    x = start_rows(model, mine.counts, stream(draws, mine.name, "start_rows"))
+    x = start_rows(model, rows, sd, stream(draws, mine.name, "start_rows"))
     side = Side(x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows))
     for number, counts in enumerate(mine.column_counts):
         W = np.zeros((len(counts), size))
-        sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
         normals = stream(draws, mine.name, "start_W", number).normals(len(counts), size - first)
-        W[:, first:] = sd[:, None] * normals
+        W[:, first:] = sd / mine.matrices[number].length(mine.counts) * normals
         side.shifts.append(Shift(W, np.zeros(size), np.eye(size), np.zeros((rows, size))))
     refresh_offsets(side, mine)
     if not model.has_own(mine.name):
@@ -135,14 +148,10 @@ def _start_side(model: Model, mine: SideData, draws: Draws) -> Side:
     return side
 
 
-def start_rows(model: Model, counts: NDArray[np.int64], draws: Draws) -> Array:
-    """Draw small random values of rows with so many ratings."""
-    rows, size = len(counts), model.size
-    x = np.zeros((rows, padded(size + 1)))
-    sd = START_SD * np.sqrt(counts / (counts + START_COUNT))
-    x[:, :size] = draws.normals(rows, size)
-    x[:, 0] *= START_SD
-    x[:, 1:size] *= sd[:, None]
+def start_rows(model: Model, rows: int, sd: float, draws: Draws) -> Array:
+    """Draw random values of so many rows."""
+    x = np.zeros((rows, padded(model.size + 1)))
+    x[:, : model.size] = sd * draws.normals(rows, model.size)
     return x
 
 

@@ -13,7 +13,7 @@ from bayesmf.random.philox import Counter
 
 Array = NDArray[np.float64]
 KINDS = 4  # streams of one parameter: normals, gammas, uniforms, and one for its kernel
-BLOCKS = 2**8  # parameters times kinds
+BLOCKS = 2**12  # parameters times kinds
 LIMITS = {
     "seed": 2**64,
     "chain": 2**16,

@@ -19,14 +19,15 @@ class Counter(NamedTuple):
 
     seed: int  # below 2^64
     chain: int  # below 2^16
-    block: int  # which parameter; below 2^8
+    block: int  # which parameter; below 2^12
     sweep: int  # below 2^32
 
 
 U32 = np.uint64(0xFFFFFFFF)
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-S11, S16, S24, S32 = np.uint64(11), np.uint64(16), np.uint64(24), np.uint64(32)
+S11, S16, S32 = np.uint64(11), np.uint64(16), np.uint64(32)
+S8, S20, S24 = np.uint64(8), np.uint64(20), np.uint64(24)
 ATTEMPTS = 1000  # at one Gamma draw
 
 
@@ -46,11 +47,14 @@ def philox(c0, c1, c2, c3, k0, k1):
 def bits(counter, row, number):
     """Returns two independent 64-bit words: numbers 2 ``number`` and 2 ``number`` + 1 of the row.
 
-    The counter is (row; number and block; sweep; chain and the row's upper bits), all disjoint.
+    The counter is (row; number and block; sweep; chain and the row's upper bits), all disjoint:
+    the number has 20 bits, and the block's upper four lie between it and the lower eight.
     """
     r = np.uint64(row)
     c0 = r & U32
-    c1 = (np.uint64(number) & np.uint64(0xFFFFFF)) | (np.uint64(counter.block) << S24)
+    block = np.uint64(counter.block)
+    c1 = (np.uint64(number) & np.uint64(0xFFFFF)) | ((block >> S8) << S20)
+    c1 |= (block & np.uint64(0xFF)) << S24
     c2 = np.uint64(counter.sweep) & U32
     c3 = (np.uint64(counter.chain) << S16) | (r >> S32)
     seed = np.uint64(counter.seed)

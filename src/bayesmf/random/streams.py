@@ -2,7 +2,7 @@
 
 A stream is one parameter's random numbers within one sweep of one chain. Two purposes that can
 meet in one fit, at the same seed, chain and sweep, must not share a number, so no number is used
-twice here. Numbers end at 63. Streams that only the data room uses (splits, synthetic data) have
+twice here. Numbers end at 1023. Streams that only the data room uses (splits, synthetic data) have
 generators of their own.
 """
 
@@ -21,6 +21,8 @@ BY_SIDE: dict[str, dict[str, tuple[int, ...]]] = {
     "W": {"user": (5, 8, 11), "item": (21, 24, 27)},
     "W_hyper": {"user": (6, 9, 12), "item": (22, 25, 28)},
     "W_free": {"user": (7, 10, 13), "item": (23, 26, 29)},  # the non-centred form
+    "tau_with_alpha": {"user": (64,), "item": (65,)},
+    "mean": {"user": (66,), "item": (67,)},  # of the features, against the other side's biases
     # a random start
     "start_rows": {"user": (48,), "item": (49,)},
     "start_W": {"user": (50, 44, 46), "item": (51, 45, 47)},
@@ -36,6 +38,7 @@ BY_SIDE: dict[str, dict[str, tuple[int, ...]]] = {
 SHARED: dict[str, tuple[int, ...]] = {
     "effect": (32, 33, 34, 35, 36, 37, 38, 39),
     "tau": (40,),
+    "basis": (68,),  # of the features
     "response": (41, 42),  # of a latent likelihood
     "q_tau": (52,),
     "fold_in_W": (60, 43, 56),  # by design: W of rows that training has not seen

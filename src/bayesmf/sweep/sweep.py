@@ -19,6 +19,7 @@ from bayesmf.model.state import Side, State
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.algorithm import Algorithm, Sampling
 from bayesmf.sweep.designs import update_design, update_design_hyper
+from bayesmf.sweep.moves import draw_tau, move_features
 from bayesmf.sweep.response import update_response
 from bayesmf.sweep.rows import update_rows
 
@@ -29,6 +30,7 @@ def gibbs_sweep(model: Model, data: Data, state: State, draws: Draws, form: Form
     """Draw everything once; changes ``state`` in place."""
     if data.response is not None:
         update_response(model, data, state, draws)
+    move_features(model, data, state, draws)
     sweep(model, data, state, Sampling(draws, form))
 
 
@@ -46,6 +48,8 @@ def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float
             update_design(model, mine, me, others, number, state, algorithm)
         update_hyper(model, mine, me, algorithm)
         errors = update_rows(model, mine, me, others, state, algorithm)
+        if isinstance(algorithm, Sampling):
+            draw_tau(model, mine, errors, data.size, state, algorithm.draws)
         update_alpha(model, mine, me, errors, state, algorithm)
     # what is left behind by the items, who come last: sum_i alpha_i e_ij^2 for each item j
     return update_tau(model, data, errors, state, algorithm)

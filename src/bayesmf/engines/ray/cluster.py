@@ -36,7 +36,7 @@ from bayesmf.model.data import (
 )
 from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
-from bayesmf.model.state import State, random_start
+from bayesmf.model.state import State, random_start, start_sd
 from bayesmf.random.draws import Draws
 from bayesmf.sweep.sweep import gibbs_sweep
 
@@ -122,7 +122,7 @@ class Ray:
         """The random start of a chain."""
         if isinstance(data, ResidentData):
             return resident_start(model, data, seed, chain)
-        return random_start(model, data, seed, chain)
+        return random_start(model, data, seed, chain, start_sd(chain))
 
     def sweep(self, model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
         """Draw everything once."""

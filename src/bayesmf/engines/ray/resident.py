@@ -202,11 +202,12 @@ class ResidentSide(Side):
         self.data = data
         self.since: State | None = None
         self.redo: Callable[[], None] | None = None
+        self.map: tuple[Array, Array] | None = None  # turns that the blocks are still to make
         self.put(rows, None)
 
     def put(self, rows: list[Handle], moments: Sums | None) -> None:
-        """Rows of a new sweep, and their moments for the next draw of mu and Lambda if known."""
-        self.rows, self.moments = rows, moments
+        """Rows of a new sweep, and their moments for the next sweep's moves if known."""
+        self.rows, self.moments, self.map = rows, moments, None
         for name in Held._fields:
             vars(self).pop(name, None)
 
@@ -253,6 +254,24 @@ class ResidentSide(Side):
         )
         return float(sum(parts))
 
+    def moved(self) -> ResidentSide:
+        """The same rows, to be turned without a change to these."""
+        out = ResidentSide(self.data, self.mu.copy(), self.Lambda.copy(), self.rows)
+        out.moments, out.map = self.moments, (np.eye(self.size), np.zeros(self.size))
+        return out
+
+    def sums(self) -> tuple[Array, Array]:
+        """sum x and sum x x' over the rows, as they are after the turns."""
+        assert self.moments is not None
+        _, total, scatter = self.moments[-3:]
+        return total, scatter
+
+    def turn(self, A: Array, a: Array) -> None:
+        """Every row x becomes x A + a: the sums at once, the rows when their blocks draw next."""
+        assert self.map is not None
+        self.map = self.map[0] @ A, self.map[1] @ A + a
+        self.moments = turn_moments(self.moments, A, a)
+
     def plain(self) -> Side:
         """All of it."""
         return Side(self.x, self.mu, self.Lambda, self.alpha, self.scale)
@@ -265,6 +284,18 @@ class ResidentSide(Side):
                 raise
             self.redo()
             return self.data.workers.get(handles())
+
+
+def turn_moments(moments: Sums | None, A: Array, a: Array) -> Sums:
+    """Moments of x A + a: in threes, (sum w, sum w x, sum w x x')."""
+    assert moments is not None
+    found: list[Any] = []
+    for k in range(0, len(moments), 3):
+        weight, total, scatter = moments[k : k + 3]
+        total, cross = total @ A, np.outer(total @ A, a)
+        scatter = A.T @ scatter @ A + cross + cross.T + weight * np.outer(a, a)
+        found += [weight, total + weight * a, scatter]
+    return tuple(found)
 
 
 def _pick(rows: Held, numbers: NDArray[np.int64]) -> tuple[Array, Array]:

@@ -14,28 +14,28 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.engines.ray.resident import Block, Held, ResidentData, ResidentSide, Sums
 from bayesmf.errors import DataError
+from bayesmf.kernels.reduce import weighted_moments
 from bayesmf.kernels.rows import OtherSide, draw_from_grams, pack_grams
-from bayesmf.model.conditionals import POINTS, second_moments
+from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import SideData
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Side, State, random_start, start_rows
+from bayesmf.model.state import Side, State, random_start, start_rows, start_sd
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
+from bayesmf.sweep.moves import draw_tau, move_features
 from bayesmf.sweep.rows import row_prior, update_rows
 from bayesmf.sweep.sweep import (
     fix_hyper,
-    group_weights,
     take_hyper,
     update_alpha,
     update_hyper,
@@ -57,21 +57,23 @@ class Shared(NamedTuple):
     mu: Array  # of the users' prior
     Lambda: Array
     tau: float
+    map: tuple[Array, Array]  # turns that the users' rows have still to make
 
 
 def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> State:
     """``random_start``, the users' rows made by their blocks."""
     nobody = SideData("user", None, data.user.counts[:0])
-    state = random_start(model, replace(data, user=nobody), seed, chain)
+    state = random_start(model, replace(data, user=nobody), seed, chain, start_sd(chain))
     draws = stream(Draws(seed, chain), "user", "start_rows")
-    rows = [data.workers.call(_begin, block, model, draws) for block in data.blocks]
+    begin = partial(_begin, model=model, sd=start_sd(chain), draws=draws)
+    rows = [data.workers.call(begin, block) for block in data.blocks]
     state.user = ResidentSide(data, state.user.mu, state.user.Lambda, rows)
     return state
 
 
-def _begin(block: Block, model: Model, draws: Draws) -> Held:
+def _begin(block: Block, model: Model, sd: float, draws: Draws) -> Held:
     first = block.users.observed.first
-    x = start_rows(model, block.users.counts, replace(draws, first=first))
+    x = start_rows(model, len(block.users.counts), sd, replace(draws, first=first))
     return Held(x, np.ones(len(x)), np.ones(len(x)))
 
 
@@ -140,22 +142,32 @@ def _sweep(model: Model, data: ResidentData, state: State, draws: Draws) -> None
 
 
 def _once(model: Model, data: ResidentData, state: State, draws: Draws) -> None:
-    user, item, algorithm, workers = state.user, state.item, Sampling(draws), data.workers
-    assert isinstance(user, ResidentSide)
+    """Everything once; ``state`` changes when the blocks have answered, for they may be lost."""
+    algorithm, workers = Sampling(draws), data.workers
+    assert isinstance(state.user, ResidentSide)
+    if state.user.moments is None:
+        made = [workers.call(_moments, rows, model) for rows in state.user.rows]
+        state.user.moments = data.summed(made)
+    user, item = state.user.moved(), copy.deepcopy(state.item)
+    move_features(model, data, replace(state, user=user, item=item), draws)
     _update_prior(model, data, user, algorithm)
-    shared = workers.put(Shared(model, draws, item.x, item.alpha, user.mu, user.Lambda, state.tau))
-    made = [
+    shared = workers.put(
+        Shared(model, draws, item.x, item.alpha, user.mu, user.Lambda, state.tau, user.map)
+    )
+    steps = [
         workers.step(_users, block, rows, shared)
         for block, rows in zip(data.blocks, user.rows, strict=True)
     ]
-    grams, *moments = data.summed([sums for _, sums in made])
-    user.put([rows for rows, _ in made], tuple(moments))
+    grams, *moments = data.summed([sums for _, sums in steps])
+    state.user.mu, state.user.Lambda, state.item = user.mu, user.Lambda, item
+    state.user.put([rows for rows, _ in steps], tuple(moments))
     update_hyper(model, data.item, item, algorithm)
     prior, errors = row_prior(model, data.item, item), np.empty(len(item.x))
     item.x = np.zeros_like(item.x)
     draw_from_grams(
         grams, state.tau * item.alpha, prior, algorithm.counter("item", "rows"), item.x, errors
     )
+    draw_tau(model, data.item, errors, data.size, state, draws)
     update_alpha(model, data.item, item, errors, state, algorithm)
     update_tau(model, data, errors, state, algorithm)
 
@@ -164,25 +176,25 @@ def _update_prior(
     model: Model, data: ResidentData, user: ResidentSide, algorithm: Sampling
 ) -> None:
     """mu and Lambda of the users, from the blocks' moments."""
-    if user.moments is None:
-        user.moments = data.summed([data.workers.call(_moments, rows, model) for rows in user.rows])
-    moments: Sequence[Any] = user.moments
+    assert user.moments is not None
     for number, group in enumerate(model.groups("user")):
         if group.hyper is None:
             fix_hyper(model, user, group)
         else:
-            weight, total, scatter, *moments = moments
-            conditional = group.hyper.posterior(weight, total, scatter, len(data.user.counts))
+            columns = slice(group.first, group.end)
+            weight, total, scatter = user.moments[:3] if group.end > 1 else user.moments[-3:]
+            conditional = group.hyper.posterior(
+                weight, total[columns], scatter[columns, columns], len(data.user.counts)
+            )
             take_hyper("user", user, group, number, conditional, algorithm)
 
 
 def _moments(rows: Held, model: Model) -> Sums:
-    """sum w, sum w x and sum w x x' of every group whose prior is not fixed."""
-    found: list[Sums] = [
-        second_moments(group, rows.x, group_weights(rows.scale, group), POINTS)
-        for group in model.groups("user")
-        if group.hyper is not None
-    ]
+    """sum w, sum w x and sum w x x' with the weights of the features' prior; then without any."""
+    weights = [np.ones(len(rows.x))]
+    if model.prior == "student-t":
+        weights = [rows.scale, *weights]
+    found: list[Sums] = [weighted_moments(rows.x, w, 0, model.size) for w in weights]
     return sum(found, ())
 
 
@@ -190,7 +202,8 @@ def _users(block: Block, rows: Held, shared: Shared) -> tuple[Held, Sums]:
     """The user step of a block: its new rows; the items' Gram matrices and the rows' moments."""
     model, data = shared.model, block.users
     algorithm = Sampling(replace(shared.draws, first=data.observed.first))
-    me = _make_side(rows, shared.mu, shared.Lambda)
+    me = _make_side(rows._replace(x=rows.x.copy()), shared.mu, shared.Lambda)
+    me.turn(*shared.map)
     items = Held(shared.x, shared.alpha, np.ones(len(shared.x)))
     state = State(me, _make_side(items, shared.mu, shared.Lambda), shared.tau)
     for group in model.groups("user"):

@@ -1,0 +1,131 @@
+"""Moves along directions in which the chain drifts: slices of one dimension, many times over."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesmf.machine import serial
+from bayesmf.random.philox import bits, normal_quantile, to_unit
+
+MOST = 100  # steps out to either side, and steps back in
+
+
+@serial
+def unit(counter, row, number):
+    """Returns one uniform."""
+    return to_unit(bits(counter, row, number)[0])
+
+
+class LogDensity(NamedTuple):
+    """Of a number s, but for a constant.
+
+    slope s - up e^s - up_2 e^2s - down e^-s - down_2 e^-2s - sum_i weight_i log(1 + e^s rate_i)
+    """
+
+    slope: float
+    up: float
+    up_2: float
+    down: float
+    down_2: float
+    weight: Any
+    rate: Any
+
+
+@serial
+def log_density(f, s):
+    """Returns the log density at s."""
+    e = np.exp(s)
+    total = f.slope * s - e * (f.up + f.up_2 * e) - (f.down + f.down_2 / e) / e
+    for i in range(len(f.rate)):
+        total -= f.weight[i] * np.log1p(e * f.rate[i])
+    return total
+
+
+@serial
+def slice_sample(f, s, width, counter, row):
+    """Returns a draw given the last one, s (Neal 2003): step out, then shrink.
+
+    ``width`` must not depend on s.
+    """
+    level = log_density(f, s) + np.log(unit(counter, row, 0))
+    left = s - width * unit(counter, row, 1)
+    right = left + width
+    for _ in range(MOST):
+        if log_density(f, left) <= level:
+            break
+        left -= width
+    for _ in range(MOST):
+        if log_density(f, right) <= level:
+            break
+        right += width
+    for number in range(2, 2 + MOST):
+        new = left + (right - left) * unit(counter, row, number)
+        if log_density(f, new) > level:
+            return new
+        if new < s:
+            left = new
+        else:
+            right = new
+    return s
+
+
+@serial
+def draw_basis(M, N, h, g, G, m, delta, first, rounds, counter):
+    """Draws the basis A of the features: mine become x A, those of the other side y A^-T.
+
+    M and N are the sums of Lambda of both sides, h and g those of Lambda mu, G = K + m m' / beta_0
+    and m = beta_0 mu_0 from the priors. The log density, on the group of invertible A, is
+
+        -delta log |A| - tr(G A^-1 M A^-T) / 2 + m' A^-1 h - tr(G A' N A) / 2 + m' A' g
+
+    A step is A (I + t e_a e_b'), with t Gaussian, or scales column a by e^s. M, N, h and g are
+    changed along. Columns before ``first`` stay.
+    """
+    size = len(M)
+    A, none = np.eye(size), (np.empty(0), np.empty(0))
+    row = 0
+    for _ in range(rounds):
+        for a in range(first, size):
+            for b in range(first, size):
+                row += 1
+                if a == b:
+                    mine, theirs = -m[a] * h[a], -m[a] * g[a]
+                    for k in range(size):
+                        if k != a:
+                            mine += G[a, k] * M[a, k]
+                            theirs += G[a, k] * N[a, k]
+                    f = LogDensity(
+                        -delta,
+                        theirs,
+                        G[a, a] * N[a, a] / 2.0,
+                        mine,
+                        G[a, a] * M[a, a] / 2.0,
+                        *none,
+                    )
+                    # the product is the same before and after, so the width is
+                    width = 2.5 / np.sqrt(4.0 * G[a, a] * np.sqrt(M[a, a] * N[a, a]) + 1.0)
+                    c = np.exp(slice_sample(f, 0.0, width, counter, row))
+                    M[a] /= c
+                    M[:, a] /= c
+                    N[a] *= c
+                    N[:, a] *= c
+                    A[:, a] *= c
+                    h[a] /= c
+                    g[a] *= c
+                else:
+                    slope = m[b] * g[a] - m[a] * h[b]
+                    for k in range(size):
+                        slope += G[a, k] * M[k, b] - G[b, k] * N[k, a]
+                    curvature = G[a, a] * M[b, b] + G[b, b] * N[a, a]
+                    z = normal_quantile(unit(counter, row, 0))
+                    t = slope / curvature + z / np.sqrt(curvature)
+                    M[a] -= t * M[b]
+                    M[:, a] -= t * M[:, b]
+                    N[b] += t * N[a]
+                    N[:, b] += t * N[:, a]
+                    A[:, b] += t * A[:, a]
+                    h[a] -= t * h[b]
+                    g[b] += t * g[a]
+    return A
