@@ -76,7 +76,8 @@ class Side:
 
     def sums(self) -> tuple[Array, Array]:
         """sum x and sum x x' over the rows."""
-        return weighted_moments(self.x, np.ones(len(self.x)), 0, self.size)[1:]
+        _, total, scatter = weighted_moments(self.x, np.ones(len(self.x)), 0, self.size)
+        return total, scatter
 
     def turn(self, A: Array, a: Array) -> None:
         """Every row x becomes x A + a."""

@@ -16,7 +16,7 @@ from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.distributions import Gaussian, NormalWishart
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Side, State
+from bayesmf.model.state import Shift, Side, State
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 
@@ -116,7 +116,7 @@ def _move_basis(model: Model, state: State, draws: Draws) -> None:
     found = draw_basis(M, N, h, g, G, m, delta, 1 - first, ROUNDS, draws.counter())
     A = np.eye(state.user.size)
     A[first:, first:] = found
-    inverse = np.linalg.inv(A)
+    inverse = np.asarray(np.linalg.inv(A), float)
     _transform(model, "user", state.user, A, inverse)
     _transform(model, "item", state.item, inverse.T, A.T)
 
@@ -148,7 +148,8 @@ def _summed(model: Model, name: Name, side: Side) -> tuple[Array, Array]:
 def _transform(model: Model, name: Name, side: Side, A: Array, inverse: Array) -> None:
     """Rows, W and offsets x become x A; mu becomes A'mu, and Lambda A^-1 Lambda A^-T."""
     side.turn(A, np.zeros(side.size))
-    for part in (side, *side.shifts) if model.has_own(name) else side.shifts:
+    own: list[Side | Shift] = [side] if model.has_own(name) else []
+    for part in own + side.shifts:
         part.mu = A.T @ part.mu
         turned = inverse @ part.Lambda @ inverse.T
         part.Lambda = (turned + turned.T) / 2

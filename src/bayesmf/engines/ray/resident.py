@@ -202,12 +202,12 @@ class ResidentSide(Side):
         self.data = data
         self.since: State | None = None
         self.redo: Callable[[], None] | None = None
-        self.map: tuple[Array, Array] | None = None  # turns that the blocks are still to make
+        self.map = np.eye(len(mu)), np.zeros(len(mu))  # turns that the blocks are still to make
         self.put(rows, None)
 
     def put(self, rows: list[Handle], moments: Sums | None) -> None:
         """Rows of a new sweep, and their moments for the next sweep's moves if known."""
-        self.rows, self.moments, self.map = rows, moments, None
+        self.rows, self.moments = rows, moments
         for name in Held._fields:
             vars(self).pop(name, None)
 
@@ -257,7 +257,7 @@ class ResidentSide(Side):
     def moved(self) -> ResidentSide:
         """The same rows, to be turned without a change to these."""
         out = ResidentSide(self.data, self.mu.copy(), self.Lambda.copy(), self.rows)
-        out.moments, out.map = self.moments, (np.eye(self.size), np.zeros(self.size))
+        out.moments = self.moments
         return out
 
     def sums(self) -> tuple[Array, Array]:
@@ -268,7 +268,6 @@ class ResidentSide(Side):
 
     def turn(self, A: Array, a: Array) -> None:
         """Every row x becomes x A + a: the sums at once, the rows when their blocks draw next."""
-        assert self.map is not None
         self.map = self.map[0] @ A, self.map[1] @ A + a
         self.moments = turn_moments(self.moments, A, a)
 
