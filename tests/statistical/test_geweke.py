@@ -109,7 +109,7 @@ def moves_alone(model, data, state, draws, form):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_moves_alone(name):
     """Nothing else is drawn, which would hide some of what a wrong move does."""
-    z = z_scores(VARIANTS[name], 2000, rounds=5, step=moves_alone)
+    z = z_scores(VARIANTS[name], 1000, rounds=5, step=moves_alone)
     assert max(map(abs, z.values())) < bound(len(z) * len(VARIANTS)), z
 
 

@@ -97,12 +97,12 @@ ALGORITHM = Options(
     click.option(
         "--r-hat",
         type=float,
-        help="gibbs: how near to 1 R-hat has to come until converged.  [default: 1.01]",
+        help="gibbs: how near to 1 R-hat has to come until converged.  [default: 1.05]",
     ),
     click.option(
         "--ess",
         type=float,
-        help="gibbs: how many effective draws are needed until converged.  [default: 400]",
+        help="gibbs: how many effective draws are needed until converged.  [default: 100]",
     ),
     click.option(
         "--form",

@@ -336,9 +336,8 @@ def _endless(run: Chains) -> tuple[float | None, float | None]:
 def check_targets(targets: Targets) -> None:
     """Refuse targets that no run can reach, or that mean nothing."""
     check_kind("targets", targets, Targets, "Targets, such as Targets(r_hat=1.02, ess=200)")
-    for name in ("r_hat", "prediction_r_hat"):
-        check_number(name, getattr(targets, name), 1.0)
-    for name in ("ess", "prediction_ess", "share"):
+    check_number("r_hat", targets.r_hat, 1.0)
+    for name in ("ess", "share"):
         check_number(name, getattr(targets, name), 0.0)
     if targets.share > 1:
         raise DataError(f"share={targets.share}: choose a number above 0, up to 1")
