@@ -57,7 +57,7 @@ def test_thorough(name, form):
     sides = [side for side in ("user", "item") if model.designs(side) and model.has_own(side)]
     if form != "interwoven" and not sides:
         pytest.skip("one form only")
-    z = z_scores(model, 3000, form, seed=1)
+    z = z_scores(model, 1500, form, seed=1)
     assert max(map(abs, z.values())) < bound(3 * len(z) * len(VARIANTS)), z
 
 
