@@ -2,7 +2,8 @@
 
 ``run`` builds each peer's environment under ``.bench/``, makes one split, and runs every entry in
 a process of its own, a short run of ours before each; every result is stored at once, so a run that
-was killed goes on where it was. ``table`` makes the table and the figure of what is stored.
+was killed goes on where it was. ``mixing`` does the same and prints effective draws a second.
+``table`` makes the table and the figure of what is stored.
 ``--only-speed`` makes short runs that predict nothing, for seconds per sweep and memory alone.
 """
 
@@ -31,7 +32,9 @@ SHORT = 12  # sweeps of a speed run
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="?", choices=["run", "table", "install"], default="run")
+    parser.add_argument(
+        "what", nargs="?", choices=["run", "table", "install", "mixing"], default="run"
+    )
     parser.add_argument("--peers", help="names of peers or entries, with commas; all if left out")
     parser.add_argument("--data", choices=["ml-1m", "epinions"], default="ml-1m")
     parser.add_argument("--split-seed", type=int, default=0)
@@ -127,9 +130,12 @@ def main() -> None:
             python, error = environment(peer, ROOT)
             print(f"{peer}: {error or python}", flush=True)
         return
-    if args.what == "run":
+    if args.what in ("run", "mixing"):
         run_all(args)
     folder = ROOT / "results" / kind_of(args)
+    if args.what == "mixing":
+        print(peers_table.mixing(folder))
+        return
     if not folder.is_dir():
         raise SystemExit(f"there are no results of {kind_of(args)} yet; run first")
     speed = ROOT / "results" / kind_of(argparse.Namespace(**{**vars(args), "only_speed": True}))

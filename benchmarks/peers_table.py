@@ -46,6 +46,24 @@ def effective(run: dict[str, Any]) -> float | None:
     return float(effective_draws(trace)) / len(late) / run["sweep_seconds"]
 
 
+def mixing(folder: Path) -> str:
+    """Effective draws a second, after a fifth of the sweeps: of predictions and the noise."""
+    lines = ["| | seconds a sweep | predictions, median | predictions, worst 1 % | noise |",
+             "|---|--:|--:|--:|--:|"]  # fmt: skip
+    for key, runs in results(folder).items():
+        for run in done(runs):
+            if "traces" not in run:
+                continue
+            late = run["sweeps"] // 5
+            seconds = (run["sweeps"] - late) * run["sweep_seconds"]
+            ess = effective_draws(np.array([run["traces"]["predictions"][late:]]))
+            noise = effective_draws(np.array([run["traces"]["precision"][late:]]))
+            cells = (np.median(ess), np.quantile(ess, 0.01), float(noise))
+            told = " | ".join(f"{cell / seconds:.2f}" for cell in cells)
+            lines.append(f"| {key}, round {run['round']} | {run['sweep_seconds']:.4f} | {told} |")
+    return "\n".join(lines)
+
+
 def middle(values: list[Any]) -> float | None:
     """The median; None if it is one of the runs that never got there."""
     known = sorted(v for v in values if v is not None)

@@ -19,6 +19,7 @@ import numpy as np
 
 _out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # a library that prints does not break the lines
+WATCHED = 256  # test ratings whose predictions are traced
 BURN_INS = (5, 10, 20, 50, 100)
 Z90 = 1.6448536269514722  # of the central 90 % of a Gaussian
 
@@ -53,6 +54,10 @@ class Bench:
         self._squares = np.zeros(len(self.test_value))
         self._noise = np.zeros(len(self.test_value))
         self._drawn = 0
+        counts = np.bincount(self.user, minlength=self.n_users)[self.test_user]
+        every = np.linspace(0, len(counts) - 1, WATCHED).astype(int)
+        self._watched = np.argsort(counts, kind="stable")[every]  # of users of every frequency
+        self._traces: dict[str, list[Any]] = {"predictions": [], "precision": []}
         self._spent = 0.0  # on pauses
         self._begun: float | None = None
         self.last: Any = None
@@ -100,13 +105,19 @@ class Bench:
             clipped = rmse(np.clip(self.last, self.low, self.high), self.test_value)
             self._say(sweep, rmse(self.last, self.test_value), clipped=clipped, **more)
 
-    def draw(self, sweep: int, predicted: Any, noise: Any = None) -> None:
-        """One draw of a sampler; its error is that of the best burn-in, as suits the tool."""
+    def draw(self, sweep: int, predicted: Any, noise: Any = None, precision: float = 1.0) -> None:
+        """One draw of a sampler; its error is that of the best burn-in, as suits the tool.
+
+        ``noise`` is the variance of ratings about the draw; ``precision`` that of the noise as the
+        tool has it, whose trace is kept beside those of some predictions.
+        """
         self.mark(sweep)
         if not self.judged:
             return
         with self.pause():
             draw = np.asarray(predicted() if callable(predicted) else predicted, float)
+            self._traces["predictions"].append(draw[self._watched].round(5).tolist())
+            self._traces["precision"].append(precision)
             errors = {}
             for burn_in in BURN_INS:
                 if sweep > burn_in:
@@ -160,6 +171,7 @@ class Bench:
             each = self._marks[-1][1] / max(self._marks[-1][0], 1)
         _say({"final": True, "seconds": self._marks[-1][1], "sweep_seconds": each,
               "sweeps": sweeps or self._marks[-1][0], "peak mb": peak_mb(), **self._final,
+              **({"traces": self._traces} if self._drawn else {}),
               **more})  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def watch(progress: Progress) -> None:
     def noise() -> np.ndarray:
         return 1 / (progress.state.tau * user.alpha[pairs[0]] * item.alpha[pairs[1]])
 
-    bench.draw(progress.sweep, predicted, noise)
+    bench.draw(progress.sweep, predicted, noise, progress.state.tau)
 
 
 bench.ready()

@@ -21,7 +21,8 @@ def rated(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> sp.csr
 
 # end
 def watch(sweep: int, fm: object, hyper: object, history: object) -> tuple[bool, None]:
-    bench.draw(sweep + 1, lambda: fm.predict_score(nothing, test), 1 / hyper.alpha)
+    bench.draw(sweep + 1, lambda: fm.predict_score(nothing, test), 1 / hyper.alpha,
+               hyper.alpha)  # fmt: skip
     return False, None
 
 

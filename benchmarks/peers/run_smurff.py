@@ -58,7 +58,8 @@ if bench.judged:  # not counted
     session.setTest(test)
 session.init()
 for sweep in range(1, bench.sweeps + 1):
-    bench.draw(sweep, predicted, step())
+    noise = step()
+    bench.draw(sweep, predicted, noise, 1 / noise)
 # end
 bench.coverage_of_draws()
 bench.end()
