@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate
 
-from bayesmf.kernels import blocks, designs, gamma, lanes, reduce
+from bayesmf.kernels import blocks, densities, designs, lanes, reduce
 from bayesmf.kernels import rows as kernels
 from bayesmf.kernels.gram import padded
 from bayesmf.machine import LANES
@@ -276,7 +276,7 @@ def truncated_gammas() -> Pairs:
     b = np.array([0.2, 1.0, 2.5, 7.0, 4.0, 60.0, 30.0])
     out, right = np.empty((len(a), 3)), np.empty((len(a), 3))
     nodes, weights = np.polynomial.legendre.leggauss(96)
-    gamma.truncated_moments(a, b, low, high, nodes, weights, out)
+    densities.truncated_moments(a, b, low, high, nodes, weights, out)
     for i, (shape, rate) in enumerate(zip(a, b, strict=True)):
 
         def integral(factor: Any, shape: float = shape, rate: float = rate) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmf.kernels.moves import LogDensity, slice_sample
+from bayesmf.kernels.densities import LogDensity, slice_sample
 from bayesmf.model import distributions
 from bayesmf.model.data import Data, RowPriors
 from bayesmf.model.state import refresh_offsets

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.linalg import solve_triangular
 
-from bayesmf.kernels.gamma import truncated_moments
+from bayesmf.kernels.densities import truncated_moments
 from bayesmf.random.draws import Draws
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.kernels.moves import LogDensity, draw_basis, log_density, slice_sample
+from bayesmf.kernels.densities import LogDensity, draw_basis, log_density, slice_sample
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
