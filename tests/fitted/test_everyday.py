@@ -467,9 +467,11 @@ def test_a_fit_shows_itself_in_one_line():
     fit = fitted()
     assert repr(SavedFit(fit.posterior)) == "SavedFit(rank 2, constant precision)"
     told = Fitted.__repr__(fit)
-    assert told == "GibbsFit(rank 2, constant precision)"
+    doubt = "convergence cannot be judged"
+    assert told == f"GibbsFit(rank 2, constant precision; {doubt})"
     fit.test_rmse = 0.5
-    assert Fitted.__repr__(fit) == "GibbsFit(rank 2, constant precision; test RMSE 0.5000)"
+    told = f"GibbsFit(rank 2, constant precision; test RMSE 0.5000; {doubt})"
+    assert Fitted.__repr__(fit) == told
     made = Variational(VARIANTS["no side, robust"], sweeps=2).fit(TRAIN)
     assert Fitted.__repr__(made) == "VariationalFit(rank 2, robust precision)"
     assert "posterior" not in vars(made)  # it was not made for this

@@ -25,6 +25,8 @@ from bayesmf.inference.propagation.fit import Deal, cut, phases
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, pack, product
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import Data
+from bayesmf.model.state import random_start
+from bayesmf.random.draws import Draws
 from bayesmf.sweep import sweep
 from oracle.row_priors import MODEL, PLAIN, ROUNDING, gaussians, regressions, world
 from oracle.variants import VARIANTS, random_state, small_ratings
@@ -83,8 +85,13 @@ def test_one_block_has_the_bits_of_gibbs():
     assert not fit.approximate
     assert "exact" in repr(fit)
     job = Job(MODEL, 0, TRAIN, TRAIN.mean, 4, 12, 2, 10)
-    taus = exact.traces["noise precision"][0, 2:]
-    np.testing.assert_array_equal(run_block(job).noise_variance, 1 / taus)
+    data, taus = Data.of(TRAIN, MODEL), []
+    state = random_start(MODEL, data, 4)
+    for number in range(1, 13):
+        draws = Draws(4, sweep=number)
+        sweep.gibbs_sweep(MODEL, data, state, draws, "centred", same_basis=True)
+        taus.append(state.tau)
+    np.testing.assert_array_equal(run_block(job).noise_variance, 1 / np.array(taus[2:]))
 
 
 def test_a_block_of_known_items_is_a_regression():
@@ -174,8 +181,8 @@ def test_a_chain_that_turns_is_turned_back(monkeypatch):
     job = Job(MODEL, 0, TRAIN, TRAIN.mean, 0, 40, 10, 30)
     still = run_block(job)
 
-    def turning(model, data, state, draws, form):
-        sweep.gibbs_sweep(model, data, state, draws, form)
+    def turning(model, data, state, draws, form, **options):
+        sweep.gibbs_sweep(model, data, state, draws, form, **options)
         angle = draws.of(40).uniforms(1)[0, 0] * 2 * np.pi
         Q = np.eye(3)
         Q[1:, 1:] = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]

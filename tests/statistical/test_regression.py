@@ -114,7 +114,8 @@ def hold(monkeypatch, state) -> None:
     def alpha(model, counts, errors, tau):
         return Held((kept.user if len(counts) == len(kept.user.x) else kept.item).alpha)
 
-    monkeypatch.setattr(sweeping, "update_hyper", lambda *a: None)
+    for moving in ("update_hyper", "move_features", "draw_tau"):
+        monkeypatch.setattr(sweeping, moving, lambda *a: None)
     monkeypatch.setattr(conditionals, "hyper", hyper)
     monkeypatch.setattr(conditionals, "alpha", alpha)
     monkeypatch.setattr(Gaussian, "tau", lambda *a: Held(np.array([kept.tau])))

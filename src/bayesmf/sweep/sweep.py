@@ -26,11 +26,18 @@ from bayesmf.sweep.rows import update_rows
 Array = NDArray[np.float64]
 
 
-def gibbs_sweep(model: Model, data: Data, state: State, draws: Draws, form: Form) -> None:
-    """Draw everything once; changes ``state`` in place."""
+def gibbs_sweep(
+    model: Model, data: Data, state: State, draws: Draws, form: Form, *, same_basis: bool = False
+) -> None:
+    """Draw everything once; changes ``state`` in place.
+
+    Features of one sweep cannot be compared with those of another, whose axes are drawn anew,
+    unless ``same_basis`` is True.
+    """
     if data.response is not None:
         update_response(model, data, state, draws)
-    move_features(model, data, state, draws)
+    if not same_basis:
+        move_features(model, data, state, draws)
     sweep(model, data, state, Sampling(draws, form))
 
 

@@ -68,7 +68,8 @@ def run_block(job: Job) -> BlockPosterior:
     first: State | None = None
     span = job.sweeps - job.burn_in
     for sweep in range(1, job.sweeps + 1):
-        gibbs_sweep(model, data, state, Draws(job.seed, job.number, sweep), "centred")
+        draws = Draws(job.seed, job.number, sweep)
+        gibbs_sweep(model, data, state, draws, "centred", same_basis=True)
         after = sweep - 1 - job.burn_in
         if after < 0 or (after + 1) * job.keep // span == after * job.keep // span:
             continue

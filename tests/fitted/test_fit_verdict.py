@@ -65,7 +65,7 @@ def test_a_fit_is_judged_by_the_targets_it_was_made_with(sampled):
 def test_advice_counts_the_sweeps_of_the_warm_up(sampled):
     traces = chains_like(0.0)
     traces[TAU] = traces[TAU] + np.array([0, 0, 0, 0.3])[:, None]
-    fit = with_traces(sampled, traces, sweeps=4 * 800, targets={"ess": 10})
+    fit = with_traces(sampled, traces, sweeps=4 * 800, targets={"r_hat": 1.01, "ess": 10})
     assert fit.diagnostics().verdict.words.endswith("Fit with sweeps=1600.")
 
 
