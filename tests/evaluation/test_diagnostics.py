@@ -16,6 +16,7 @@ from bayesmf.evaluation.diagnostics import (
     SPREAD,
     SUMMARIES,
     TAU,
+    Run,
     Targets,
     effective_draws,
     endless_error,
@@ -119,7 +120,9 @@ def test_chains_that_agree_have_converged():
     assert verdict.converged is True
     assert (verdict.chains, verdict.draws, verdict.predictions) == (4, 500, 64)
     assert verdict.share == 1
-    assert verdict.words.startswith("Converged: all 64 predictions have R-hat below 1.05 and 100 ")
+    assert verdict.words.startswith(
+        "Converged: all 64 predictions have R-hat of at most 1.05 and 100 "
+    )
     assert "Fit with" not in verdict.words
     name, fewest = verdict.fewest_draws
     assert fewest == min(verdict.ess.values()) == verdict.ess[name]
@@ -136,10 +139,10 @@ def test_one_summary_that_differs_is_enough(name, mistake):
               "spread": lambda x: x * np.array([1, 1, 1, 3])[:, None],
               "trend": lambda x: x + np.linspace(0, 2, 500)}[mistake]  # fmt: skip
     traces[name] = change(traces[name])
-    verdict = judge(traces, TARGETS, sweeps=600)
+    verdict = judge(traces, TARGETS, run=Run(600))
     assert verdict.converged is False
     assert verdict.worst_r_hat[0] == name
-    assert verdict.words.startswith("Not converged: all 64 predictions have R-hat below 1.05")
+    assert verdict.words.startswith("Not converged: all 64 predictions have R-hat of at most 1.05")
     assert f"; but the {name} has" in verdict.words
 
 
@@ -167,7 +170,7 @@ def test_each_target_counts(strict):
 def test_advice_is_reckoned_from_the_draws_that_are_missing():
     """With a ninth of the effective draws, nine times the sweeps; never more than ten times."""
     slow, strict = chains_like(0.9), Targets(1.01, 400)
-    verdict = judge(slow, strict, sweeps=600)
+    verdict = judge(slow, strict, run=Run(600))
     assert verdict.converged is False
     low = np.quantile(measure(slow[PREDICTIONS]).ess, 0.05)
     times = max(strict.ess / min(low, *verdict.ess.values()), 2)
@@ -177,9 +180,9 @@ def test_advice_is_reckoned_from_the_draws_that_are_missing():
     fast = chains_like(0.0)
     fast[TAU] = fast[TAU] + np.array([0, 0, 0, 0.3])[:, None]
     fast[LOG_PRECISION] = fast[TAU] * 2 + 1
-    assert judge(fast, Targets(1.01, 10), sweeps=600).words.endswith("Fit with sweeps=1200.")
+    assert judge(fast, Targets(1.01, 10), run=Run(600)).words.endswith("Fit with sweeps=1200.")
     fast[SPREAD] = fast[SPREAD] / 1e3 + np.arange(4)[:, None]
-    assert judge(fast, TARGETS, sweeps=600).words.endswith("Fit with sweeps=6000.")
+    assert judge(fast, TARGETS, run=Run(600)).words.endswith("Fit with sweeps=6000.")
 
 
 def test_what_cannot_be_judged_says_why():
@@ -190,7 +193,7 @@ def test_what_cannot_be_judged_says_why():
     still = {name: np.ones_like(trace) for name, trace in whole.items()}
     for traces, why, remedy in (
         (one, "one chain says nothing about what another start", "Fit with chains=4."),
-        (few, "5 draws of each chain after the warm-up are too few", "Fit with sweeps=400."),
+        (few, "too few draws of each chain (5) are left after the warm-up", "Fit with sweeps=400."),
         (old, "saved by an earlier version, without the predictions", "Fit it again."),
         (still, "no prediction ever changes", "Check the ratings."),
         ({}, "There are no chains to judge: only Gibbs", "Fit with inference='gibbs'."),

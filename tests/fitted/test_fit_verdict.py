@@ -34,7 +34,7 @@ def test_the_verdict_is_part_of_the_repr(sampled, shift, short):
     traces[TAU][0] += shift
     fit = with_traces(sampled, traces)
     assert repr(fit) == f"SavedFit(rank 2, constant precision; {short})"
-    assert fit.diagnostics().verdict == judge(traces, sweeps=500)
+    assert fit.diagnostics().verdict == judge(traces)
 
 
 def test_diagnostics_are_computed_once(sampled, monkeypatch):

@@ -28,7 +28,7 @@ from oracle.checkpoints import TEST, TRAIN, Stop, content
 from oracle.variants import BASE, VARIANTS, small_ratings
 from toys.weekday import DAY, Weekday
 
-EASY = Targets(r_hat=1.6, ess=10, share=0.5)
+TARGETS, EASY = Targets(), Targets(r_hat=1.6, ess=10, share=0.5)
 NEVER = Targets(ess=1e9)
 
 
@@ -116,6 +116,7 @@ def test_watched_pairs_are_of_rare_and_frequent_users():
     few = watch_pairs(np.array([0, 2, 1, 0]), np.array([0, 3, 0]))
     assert few.user.tolist() == [2, 1]
     assert few.item.tolist() == [1, 1]
+    assert len(watch_pairs(np.array([0, 500]), np.ones(500, np.int64)).user) == 256
 
 
 def test_checks_are_further_and_further_apart(monkeypatch):
@@ -148,33 +149,29 @@ def autoregression(shape, phi=0.2, seed=0):
 
 def test_a_check_looks_at_the_summaries_first():
     summaries, pairs = autoregression((4, 400, 3)), autoregression((4, 400, 20), seed=1)
-    asked = []
 
-    def predictions():
-        asked.append(1)
-        return pairs.astype(np.float32)
+    def look(some, predictions=pairs, targets=TARGETS):
+        traces = {name: some[..., k] for k, name in enumerate(SUMMARIES)}
+        return check({**traces, PREDICTIONS: predictions.astype(np.float32)}, targets)
 
-    good = check(summaries, predictions, Targets())
+    good = look(summaries)
     assert good.reached
     assert good.share == 1.0
     assert good.sweep == 400
     far = summaries.copy()
     far[:, :60, 1] += np.linspace(20, 5, 60)  # a bad start of one of them
-    found = check(far, predictions, Targets())
+    found = look(far)
     assert 50 <= found.warm_up <= 90
     assert found.reached
-    apart = summaries + np.arange(4)[:, None, None] * [0, 0, 0.5]
-    before = len(asked)
-    found = check(apart, predictions, Targets())
+    found = look(summaries + np.arange(4)[:, None, None] * [0, 0, 0.5])
     assert not found.reached
     assert found.r_hat > 1.05
     assert found.share is None
-    assert len(asked) == before
     pairs[:, :, :2] += np.arange(4)[:, None, None]  # 10 % of the predictions have not arrived
-    found = check(summaries, predictions, Targets())
+    found = look(summaries)
     assert (found.share, found.reached) == (0.9, False)
-    assert check(summaries, predictions, Targets(share=0.9)).reached
-    still = check(np.ones((4, 40, 3)), predictions, Targets())
+    assert look(summaries, targets=Targets(share=0.9)).reached
+    still = look(np.ones((4, 40, 3)), pairs[:, :40])
     assert (still.ess, still.reached) == (0.0, False)
 
 
@@ -226,12 +223,14 @@ def test_averages_begin_again_after_the_warm_up(monkeypatch):
     assert fit.endless_rmse == found[0]
     assert fit.endless_rmse_error is None  # it takes three chains
     np.testing.assert_allclose(fit.predictions.means.mean(axis=0), fit.predictions.mean)
-    # targets that are reached at the same check as the averages begin again have to wait
+    # targets that are reached have to wait until half of the sweeps since the warm-up are averaged
     here = Check(12, 6, 1.0, 999.0, 1.0, True)
-    monkeypatch.setattr(chains, "check", lambda traces, *_: here._replace(sweep=traces.shape[1]))
+    monkeypatch.setattr(
+        chains, "check", lambda traces, _: here._replace(sweep=traces[PREDICTIONS].shape[1])
+    )
     fit = sampler().fit(TRAIN, TEST)
-    assert (fit.sweeps, fit.burn_in, fit.stopped) == (28, 6, "the targets were reached")
-    assert fit.predictions.count == 4
+    assert (fit.sweeps, fit.burn_in, fit.stopped) == (36, 6, "the targets were reached")
+    assert fit.predictions.count == 12
 
 
 def test_an_early_end_finds_the_warm_up_of_what_there_is():
@@ -319,8 +318,8 @@ def test_targets_of_another_type():
 @pytest.mark.parametrize(("words", "told"), [
     (["--until", "converged", "--chains", "1"], "choose --chains 2 or more, or --until sweeps"),
     (["--until", "converged", "--burn-in", "9"], "--burn-in 9 is for --until sweeps"),
-    (["--sweeps", "9", "--r-hat", "1.1"], "--r-hat is for --until converged"),
-    (["--chains", "1", "--ess", "50"], "--ess is for --until converged"),
+    (["--until", "sweeps", "--r-hat", "1.1"], "--r-hat is for --until converged"),
+    (["--chains", "1", "--ess", "50"], "choose --chains 2 or more, or --until sweeps"),
     (["--inference", "vi", "--until", "sweeps"], "--until is for --inference gibbs"),
 ])  # fmt: skip
 def test_commands_that_are_refused(words, told):

@@ -66,11 +66,10 @@ def make_algorithm(
     wanted = {key: fields.pop(key) for key in ("r_hat", "ess") if key in fields}
     if wanted:
         fields["targets"] = Targets(**wanted)
-    algorithm = ALGORITHMS[name](model, seed=seed, threads=threads, **fields)
-    if wanted and algorithm.until == "sweeps":
-        flag = "--r-hat" if "r_hat" in wanted else "--ess"
-        raise DataError(f"{flag} is for --until converged; add that, or leave {flag} out")
-    return algorithm
+        if fields.setdefault("until", "converged") == "sweeps":
+            flag = "--r-hat" if "r_hat" in wanted else "--ess"
+            raise DataError(f"{flag} is for --until converged; leave {flag} out, or --until sweeps")
+    return ALGORITHMS[name](model, seed=seed, threads=threads, **fields)
 
 
 def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[str, Any]) -> Any:
@@ -144,7 +143,7 @@ def describe_progress(progress: Any) -> str:
     told += f" · R-hat {found.r_hat:.3f} ({targets.r_hat:g})"
     told += f" · effective draws {found.ess:.0f} ({targets.ess:g})"
     if found.share is not None:
-        told += f" · predictions {found.share:.0%} ({targets.share:.0%})"
+        told += f" · predictions {math.floor(100 * found.share)}% ({targets.share:.0%})"
     return told
 
 

@@ -14,7 +14,9 @@ from bayesmf.data.pairs import frame_like
 from bayesmf.evaluation.diagnostics import (
     PREDICTIONS,
     SUMMARIES,
+    UNKNOWN,
     Measures,
+    Run,
     Targets,
     Verdict,
     judge,
@@ -48,11 +50,11 @@ class Diagnostics:
         cls,
         traces: Mapping[str, NDArray[Any]],
         targets: Targets | None = None,
-        sweeps: int | None = None,
+        run: Run = UNKNOWN,
     ) -> Diagnostics:
-        """Measure and judge the traces after the warm-up; ``sweeps`` of each chain, with it."""
+        """Measure and judge the traces after the warm-up."""
         targets, measured = targets or Targets(), measure_judged(traces)
-        verdict = judge(traces, targets, sweeps=sweeps, measured=measured)
+        verdict = judge(traces, targets, run=run, measured=measured)
         summaries = {name: measured[name] for name in SUMMARIES if name in measured}
         return cls(verdict, summaries, measured.get(PREDICTIONS, NONE), targets)
 

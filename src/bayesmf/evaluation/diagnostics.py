@@ -200,18 +200,33 @@ def measure_judged(traces: Mapping[str, NDArray[Any]]) -> dict[str, Measures]:
     return found
 
 
+def reaches(found: Measures, targets: Targets) -> NDArray[np.bool_]:
+    """Whether the targets are reached, for each quantity that was measured."""
+    return (found.r_hat <= targets.r_hat) & (found.ess >= targets.ess)
+
+
+class Run(NamedTuple):
+    """What advice is reckoned from: how the chains were sampled."""
+
+    sweeps: int = 0  # of each chain, with the warm-up
+    until: str = "sweeps"
+    cut_short: str = ""  # what ended the run early, if anything did
+
+
+UNKNOWN = Run()
+
+
 def judge(
     traces: Mapping[str, NDArray[Any]],
     targets: Targets = TARGETS,
     *,
-    sweeps: int | None = None,
+    run: Run = UNKNOWN,
     measured: Mapping[str, Measures] | None = None,
 ) -> Verdict:
     """Judge by the traces after the warm-up whether the chains have converged.
 
     They have if ``targets.share`` of the predictions and all summaries that ever change reach their
-    targets. ``sweeps`` of each chain, with the warm-up, are what advice is reckoned from.
-    ``measured`` is what ``measure_judged`` found, if that is known already.
+    targets. ``measured`` is what ``measure_judged`` found, if that is known already.
     """
     if not traces:
         return Verdict(
@@ -225,21 +240,24 @@ def judge(
         return Verdict(None, f"Cannot be judged: {why} Fit it again.", chains, draws)
     some = measure_judged(traces) if measured is None else measured
     verdict = _count(some, targets, chains, draws)
-    length = max(sweeps or 0, draws)
+    run = run._replace(sweeps=max(run.sweeps, draws))
     infinite = [name for name in (*SUMMARIES, PREDICTIONS) if not _finite(traces.get(name, ()))]
     if infinite:
         why = f"the trace of {' and '.join(infinite)} holds values that are not finite"
         return replace(verdict, converged=False, message=f"Not converged: {why}.")
-    if chains < 2:
+    if run.cut_short and (chains < 2 or draws < FEWEST):
+        why = f"the run was ended early ({run.cut_short}), with too few draws to compare chains."
+        remedy = "Give it more time."
+    elif chains < 2:
         why = "one chain says nothing about what another start would have found."
         remedy = f"Fit with {Option('chains', 4)}."
     elif draws < FEWEST:
-        why = f"{draws} draws of each chain after the warm-up are too few to compare chains."
-        remedy = f"Fit with {Option('sweeps', max(400, _round(2 * length)))}."
+        why = f"too few draws of each chain ({draws}) are left after the warm-up."
+        remedy = f"Fit with {Option('sweeps', max(400, _round(2 * run.sweeps)))}."
     elif not verdict.predictions:
         why, remedy = "no prediction ever changes.", "Check the ratings."
     else:
-        return _decide(verdict, targets, some[PREDICTIONS], length)
+        return _decide(verdict, targets, some, run)
     return replace(verdict, message=f"Cannot be judged: {why} {remedy}")
 
 
@@ -255,22 +273,20 @@ def _count(some: Mapping[str, Measures], targets: Targets, chains: int, draws: i
     if PREDICTIONS not in some:
         return Verdict(None, "", chains, draws, r_hat=r_hat, ess=ess)
     found = some[PREDICTIONS]
-    good = (found.r_hat <= targets.r_hat) & (found.ess >= targets.ess)
+    good = reaches(found, targets)
     low, median = np.quantile(found.ess, [0.01, 0.5])
     share, count = float(np.mean(good)), good.size
     return Verdict(None, "", chains, draws, count, share, float(median), float(low), r_hat, ess)
 
 
-def _decide(verdict: Verdict, targets: Targets, predictions: Measures, sweeps: int) -> Verdict:
+def _decide(verdict: Verdict, targets: Targets, some: Mapping[str, Measures], run: Run) -> Verdict:
     """The judgement on numbers that allow one, and its words: predictions come first."""
     r_hat, ess, share = verdict.r_hat, verdict.ess, verdict.share
-    apart = [
-        name for name in ess if not (r_hat[name] <= targets.r_hat and ess[name] >= targets.ess)
-    ]
+    apart = [name for name in ess if not reaches(some[name], targets)]
     enough = share >= targets.share
     whole = "all" if share == 1 else f"{math.floor(100 * share + 1e-9)} % of"
     told = (
-        f"{whole} {verdict.predictions} predictions have R-hat below {targets.r_hat:g} "
+        f"{whole} {verdict.predictions} predictions have R-hat of at most {targets.r_hat:g} "
         f"and {targets.ess:g} effective draws or more (median {verdict.median_ess:,.0f})"
     )
     if not enough:
@@ -279,15 +295,20 @@ def _decide(verdict: Verdict, targets: Targets, predictions: Measures, sweeps: i
         each = (
             f"the {n} has R-hat {r_hat[n]:.4g} and {ess[n]:,.0f} effective draws" for n in apart
         )
-        wanted = f"at least {targets.ess:g} and at most {targets.r_hat:g} are wanted"
+        wanted = f"at most {targets.r_hat:g} and at least {targets.ess:g} are wanted"
         told += f"{'; but' if enough else ';'} {', '.join(each)}, where {wanted}"
     elif (least := verdict.fewest_draws) is not None:
         fewest = f"{least[1]:,.0f} effective draws and R-hat {r_hat[least[0]]:.4g}"
         told += f"; the {least[0]} has {fewest}"
     if enough and not apart:
         return replace(verdict, converged=True, message=f"Converged: {told}.")
-    remedy = Option("sweeps", _more_sweeps(verdict, targets, predictions, sweeps))
-    return replace(verdict, converged=False, message=f"Not converged: {told}. Fit with {remedy}.")
+    more = Option("sweeps", _more_sweeps(verdict, targets, some[PREDICTIONS], run.sweeps))
+    remedy = f"Fit with {more}."
+    if run.cut_short:
+        remedy = f"The run was ended early ({run.cut_short}): give it more time."
+    elif run.until == "converged":
+        remedy = f"Fit with {Option('until', 'converged')} and {more}."
+    return replace(verdict, converged=False, message=f"Not converged: {told}. {remedy}")
 
 
 def _more_sweeps(verdict: Verdict, targets: Targets, predictions: Measures, sweeps: int) -> int:

@@ -17,7 +17,7 @@ from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
-from bayesmf.evaluation.diagnostics import PREDICTIONS, Targets
+from bayesmf.evaluation.diagnostics import PREDICTIONS, Run, Targets
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted import files as model_files
@@ -325,9 +325,13 @@ class Fitted:
         if before is not None and before[0] == key:
             return before[1]
         chains = len(next(iter(traces.values()))) if traces else 1
-        found = Diagnostics.from_traces(
-            traces, targets, int(facts.get("sweeps") or 0) // max(chains, 1)
+        stopped = str(facts.get("stopped") or "")
+        run = Run(
+            int(facts.get("sweeps") or 0) // max(chains, 1),
+            str(facts.get("until") or "sweeps"),
+            "" if stopped.startswith("the targets were") else stopped,
         )
+        found = Diagnostics.from_traces(traces, targets, run)
         vars(self)["_diagnosed"] = key, found
         return found
 

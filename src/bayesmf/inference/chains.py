@@ -62,13 +62,18 @@ class Chains:
         self.waiting = Patience(patience)
         self.averaged_from = sampler.burn_in or 0  # sweeps of each chain before the averages
         self.check: Check | None = None  # the last
-        self.ended = ""  # why the run is over before the most sweeps, or nothing
+        self.ended = ""  # what has ended the run, or nothing
         self.whole = True
 
     @property
     def done(self) -> list[int]:
         """Sweeps of each chain so far, of those that have begun."""
         return [len(trace) for trace in self.predictions if trace]
+
+    @property
+    def turn(self) -> int:
+        """The chain whose sweep is next, or under way."""
+        return sum(self.done) % self.sampler.chains
 
     @property
     def rounds(self) -> int:
@@ -78,7 +83,7 @@ class Chains:
     @property
     def finished(self) -> bool:
         """Whether the run is over; that is decided after a whole round."""
-        return bool(self.ended) or self.rounds == self.sampler.most_sweeps
+        return bool(self.ended) or self.rounds >= self.sampler.most_sweeps
 
     def progress(self, seconds: float) -> Progress:
         """For the callbacks."""
@@ -99,7 +104,7 @@ class Chains:
     def step(self) -> None:
         """One sweep of the chain whose turn it is, and all it leads to."""
         self.whole = False
-        sampler, chain = self.sampler, sum(self.done) % self.sampler.chains
+        sampler, chain = self.sampler, self.turn
         if chain == len(self.states):
             self._begin(chain)
         state = self.states[chain]
@@ -169,13 +174,14 @@ class Chains:
         """Decide whether to go on.
 
         Averages that began before the end of the warm-up begin again, unless no sweep is left to
-        average. Such a run goes on until the next check, even if its targets are reached.
+        average. A run goes on, even if its targets are reached, until half of the sweeps after the
+        warm-up are averaged.
         """
-        arrays, rounds = self.traces(), self.rounds
-        summaries = np.stack([arrays[name] for name in SUMMARIES], axis=2)
-        self.check = check(summaries, lambda: arrays[PREDICTIONS], self.sampler.targets)
+        rounds = self.rounds
+        self.check = check(self.traces(), self.sampler.targets)
         late = self.check.warm_up > self.averaged_from
-        if self.check.reached and (last or not late):
+        averaged, judged = rounds - self.averaged_from, rounds - self.check.warm_up
+        if self.check.reached and (last or (not late and 2 * averaged >= judged)):
             self.ended = REACHED
         elif last:
             self.ended = self.ended or NOT_REACHED

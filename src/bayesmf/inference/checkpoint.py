@@ -31,7 +31,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import SUMMARIES
 from bayesmf.fitted.kept import Key
-from bayesmf.inference.chains import Chains
+from bayesmf.inference.chains import NOT_REACHED, Chains
 from bayesmf.inference.convergence import Check
 from bayesmf.inference.loop import Clock
 from bayesmf.inference.target import RunningMoments
@@ -47,12 +47,11 @@ Arrays = Mapping[str, NDArray[Any]]
 def describe_run(
     run: Chains, start: object, parts: Mapping[str, Ratings | Shards | None]
 ) -> dict[str, Any]:
-    """All that decides the bits of a run; threads do not."""
-    settings = {
-        key: value
-        for key, value in vars(run.sampler).items()
-        if key not in ("model", "threads", "engine")
-    }
+    """All that decides the bits of a run; threads do not, nor does the most that it may do."""
+    apart = ["model", "threads", "engine"]
+    if run.sampler.until == "converged":
+        apart.append("sweeps")
+    settings = {key: value for key, value in vars(run.sampler).items() if key not in apart}
     facts = {
         "version": bayesmf.__version__,
         "model": run.sampler.model.to_dict(),
@@ -268,6 +267,8 @@ def _put_back(run: Chains, facts: Mapping[str, Any], arrays: Arrays, states: lis
         run.predictions.append(list(predictions))
     run.curve, run.judged = arrays["curve"].tolist(), arrays["judged"].tolist()
     run.ended, run.averaged_from = str(facts["ended"]), int(facts["averaged_from"])
+    if run.ended == NOT_REACHED and run.rounds < run.sampler.most_sweeps:
+        run.ended = ""  # there are more sweeps now
     run.check = None if facts["check"] is None else Check(*facts["check"])
     best, at, seen = arrays["waiting"].tolist()
     run.waiting.best, run.waiting.at, run.waiting.seen = best, int(at), int(seen)

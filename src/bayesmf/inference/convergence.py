@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,9 @@ from bayesmf.evaluation.diagnostics import (
     find_warm_up,
     judge,
     measure,
+    reaches,
 )
 
-Array = NDArray[np.float64]
 FIRST = 40  # sweeps of each chain before the first check
 
 
@@ -40,29 +40,22 @@ def is_check(sweep: int) -> bool:
     return at == sweep
 
 
-def check(summaries: Array, predictions: Callable[[], NDArray[np.float32]], to: Targets) -> Check:
-    """Find the warm-up, and measure what is left of the traces, the cheaper first.
+def check(traces: Mapping[str, NDArray[Any]], to: Targets) -> Check:
+    """Find the warm-up, and measure what is left of the traces.
 
-    ``summaries`` are (chain, sweep, summary). ``predictions`` makes the trace (chain, sweep, pair),
-    which takes long to measure and is looked at only if the summaries reach their targets.
+    Predictions take long to measure, so they are looked at only if the summaries have arrived.
     """
-    sweep = summaries.shape[1]
-    warm_up = find_warm_up({name: summaries[..., k] for k, name in enumerate(SUMMARIES)})
-    left = summaries[:, warm_up:]
-    found = measure(left)
-    ess = float(np.min(_numbers(found.ess), initial=np.inf))
-    r_hat = float(np.max(_numbers(found.r_hat), initial=-np.inf))
-    if not np.isfinite(ess):  # nothing moves, or there are too few sweeps
+    warm_up, sweep = find_warm_up(traces), traces[PREDICTIONS].shape[1]
+    left = {name: trace[:, warm_up:] for name, trace in traces.items()}
+    found = measure(np.stack([left[name] for name in SUMMARIES], axis=2))
+    moving = np.isfinite(found.ess)
+    if not moving.any():  # or there are too few sweeps
         return Check(sweep, warm_up, float("nan"), 0.0, None, False)
-    if ess < to.ess or r_hat > to.r_hat:
+    r_hat, ess = float(found.r_hat[moving].max()), float(found.ess[moving].min())
+    if not reaches(found, to)[moving].all():
         return Check(sweep, warm_up, r_hat, ess, None, False)
-    traces: dict[str, NDArray[Any]] = {name: left[..., k] for k, name in enumerate(SUMMARIES)}
-    verdict = judge({**traces, PREDICTIONS: predictions()[:, warm_up:]}, to)
+    verdict = judge(left, to)
     return Check(sweep, warm_up, r_hat, ess, verdict.share, bool(verdict.converged))
-
-
-def _numbers(values: Array) -> Array:
-    return values[np.isfinite(values)]
 
 
 def step_between(sweep: int, keep: int) -> int:

@@ -54,13 +54,14 @@ class GibbsFit(Fitted):
     states: list[State]  # the last of each chain
     traces: dict[str, NDArray[Any]]
     burn_in: int  # sweeps of each chain that are not looked at: as given, or the warm-up found
-    predictions: RunningMoments | None  # of the test ratings, averaged after the burn-in
+    predictions: RunningMoments | None  # of the test ratings: since the averages last began
     test_rmse: float | None  # that of ``evaluate(test)``
     rmse_by_sweep: list[float]  # of the average over all sweeps so far
     sweeps: int  # done, over all chains
     seconds: float
-    stopped: str  # why it ended before its time, or nothing
+    stopped: str  # what ended it, or nothing if it did all sweeps that were asked for
     validation_by_sweep: list[float] = field(default_factory=list)  # after a sweep of every chain
+    until: str = "sweeps"  # or "converged"
     targets: Targets = field(default_factory=Targets)  # what "converged" means
     endless_rmse: float | None = None  # an estimate of the test RMSE that endless draws would have
     endless_rmse_error: float | None = None  # the standard error of that estimate
@@ -84,6 +85,7 @@ class GibbsFit(Fitted):
             "chains": len(self.states),
             "burn_in": self.burn_in,
             "stopped": self.stopped,
+            "until": self.until,
             "targets": asdict(self.targets),
         }
         for name in ("endless_rmse", "endless_rmse_error"):
@@ -113,7 +115,7 @@ class Gibbs:
     model: Model = field(default_factory=Model)
     _: KW_ONLY
     sweeps: int | None = None  # of each chain; None: 400, or at most 2000 until "converged"
-    burn_in: int | None = None  # sweeps that are not averaged; None: 20, or half of a short run
+    burn_in: int | None = None  # sweeps that are not averaged; until "sweeps" 20 or half if None
     thin: int = 1  # average the test predictions of every so many sweeps
     chains: int = 4  # in turn, each with random numbers of its own
     until: Until | None = None  # None: "sweeps" if sweeps or burn_in is given, or chains=1
@@ -183,7 +185,8 @@ class Gibbs:
         """Sample, and return what was sampled; Ctrl-C ends the run with what there is.
 
         - ``test``: predicted along the way, averaged over the sweeps after the burn-in.
-        - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it.
+        - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it. That
+          they agree then says less than if they had begun in different places.
         - ``validation``, ``patience``: the run ends early when the error on these ratings, of the
           average over all chains, has not fallen for so many sweeps of every chain.
         - ``callbacks``: called with a ``Progress`` after every sweep; one that returns True ends
@@ -219,7 +222,9 @@ class Gibbs:
             fit = self._make_fit(run, clock)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
-            arrays = fit.draws.arrays if len(fit.draws) else draws_of(fit.states[-1])
+            # a chain that was broken off in mid-sweep is no draw
+            whole = fit.states[-1] if run.whole or run.turn == 0 else fit.states[0]
+            arrays = fit.draws.arrays if len(fit.draws) else draws_of(whole)
             fit.known = Posterior.of(self.model, train, arrays, held_out=(test, validation))
             fit.threads = self.threads
             fit.test_rmse = test_error(fit.posterior, test, self.threads)
@@ -307,7 +312,7 @@ class Gibbs:
         endless, error = _endless(run)
         return GibbsFit(
             model=self.model,
-            states=run.states,
+            states=run.states[: len(run.done)],  # not one that was broken off in its first sweep
             traces=run.traces(),
             burn_in=burn_in,
             predictions=moments if moments is not None and moments.count else None,
@@ -316,6 +321,7 @@ class Gibbs:
             sweeps=sum(run.done),
             seconds=clock.seconds,
             stopped=clock.reason or run.ended,
+            until=str(self.until),
             targets=self.targets,
             validation_by_sweep=run.judged,
             endless_rmse=endless,

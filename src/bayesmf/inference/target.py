@@ -117,14 +117,14 @@ class Target(Watched):
 def watch_pairs(user_counts: NDArray[np.int64], item_counts: NDArray[np.int64]) -> Cells:
     """Choose the pairs whose predictions are traced, from the numbers of ratings alone.
 
-    Of the users with ratings, ordered by how many, there is one at each of 256 even quantiles, or
-    every one of them if they are fewer. The items are at even quantiles of the ratings, so that an
-    item is chosen in proportion to its ratings. They are dealt to the users in steps of the golden
-    ratio, so that rare users get rare and popular items alike.
+    Of the users with ratings, ordered by how many, there is one at each of 256 even quantiles. The
+    items are at even quantiles of the ratings, so that an item is chosen in proportion to its
+    ratings. They are dealt to the users in steps of the golden ratio, so that rare users get rare
+    and popular items alike. There are fewer pairs only if there are no more.
     """
     rated = np.flatnonzero(user_counts)
     order = rated[np.argsort(user_counts[rated], kind="stable")]
-    pairs = min(WATCHED, len(order))
+    pairs = min(WATCHED, len(order) * int(np.count_nonzero(item_counts)))
     middle = (np.arange(pairs) + 0.5) / max(pairs, 1)
     user = order[(middle * len(order)).astype(np.int64)]
     by_count = np.argsort(item_counts, kind="stable")

@@ -14,7 +14,7 @@ from bayesmf.machine import parallel, serial
 from bayesmf.random.philox import bits, normal_quantile, to_unit
 
 DEPTH = 40.0  # a density e^-40 below its maximum adds nothing that doubles can hold
-MOST = 100  # steps out to either side, and steps back in
+MOST = 100  # steps out to either side, and steps back in; more than any density here needs
 
 
 @parallel
