@@ -191,6 +191,14 @@ def test_targets_that_are_reached_end_the_run():
     np.testing.assert_array_equal(first, one.traces["noise precision"])
 
 
+def test_a_run_that_did_not_converge_goes_on_with_more_sweeps(tmp_path):
+    short = sampler(targets=NEVER, sweeps=15).fit(TRAIN, TEST, checkpoint=tmp_path)
+    assert short.stopped == "the targets were not reached"
+    longer = sampler(targets=NEVER, sweeps=25)
+    found = longer.fit(TRAIN, TEST, checkpoint=tmp_path, resume=True)
+    assert content(found) == content(longer.fit(TRAIN, TEST))
+
+
 @pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
 def test_kept_draws_are_from_after_the_warm_up(name, tmp_path):
     gibbs = sampler(name, targets=NEVER, engine=BadStart(8))
