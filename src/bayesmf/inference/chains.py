@@ -76,6 +76,11 @@ class Chains:
         return sum(self.done) % self.sampler.chains
 
     @property
+    def last_whole(self) -> State:
+        """A state at the end of a sweep: not that of a chain that was broken off in mid-sweep."""
+        return self.states[len(self.done) - 1 if self.whole or self.turn == 0 else 0]
+
+    @property
     def rounds(self) -> int:
         """Sweeps that every chain has done."""
         return min(self.done) if len(self.done) == self.sampler.chains else 0

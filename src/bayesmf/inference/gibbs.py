@@ -222,9 +222,7 @@ class Gibbs:
             fit = self._make_fit(run, clock)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
-            # a chain that was broken off in mid-sweep is no draw
-            whole = fit.states[-1] if run.whole or run.turn == 0 else fit.states[0]
-            arrays = fit.draws.arrays if len(fit.draws) else draws_of(whole)
+            arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)
             fit.known = Posterior.of(self.model, train, arrays, held_out=(test, validation))
             fit.threads = self.threads
             fit.test_rmse = test_error(fit.posterior, test, self.threads)
