@@ -199,7 +199,7 @@ def test_a_run_that_did_not_converge_goes_on_with_more_sweeps(tmp_path):
     assert content(found) == content(longer.fit(TRAIN, TEST))
 
 
-@pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
+@pytest.mark.parametrize("name", ["no side"])
 def test_kept_draws_are_from_after_the_warm_up(name, tmp_path):
     gibbs = sampler(name, targets=NEVER, engine=BadStart(8))
     memory, disk = gibbs.fit(TRAIN), gibbs.fit(TRAIN, keep_in=tmp_path / "draws")

@@ -107,7 +107,8 @@ class State:
         return (0,) * int(self.item.x.shape[1])
 
 
-START_SDS = (0.3, 0.5, 0.7, 1.0)
+START_SDS = (0.3, 0.2, 0.4, 0.5)
+START_COUNT = 50.0  # ratings that a row needs for features of about that spread
 
 
 def start_sd(chain: int) -> float:
@@ -121,7 +122,9 @@ def random_start(
     """Draw random values of everything, with unit precisions.
 
     Everything begins at about the spread of a bias: rows, and what designs add to them. Features
-    that are much smaller would take hundreds of sweeps to grow, one direction after the other.
+    that are much smaller would take hundreds of sweeps to grow, one direction after the other, and
+    those of rows with few ratings, about which the ratings say little, as many to shrink. So these
+    begin lower.
     """
     draws = Draws(seed, chain)
     user, item = (_start_side(model, mine, draws, sd) for mine in (data.user, data.item))
@@ -136,12 +139,13 @@ def random_start(
 
 def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
     rows, size, first = len(mine.counts), model.size, model.first_shifted
-    x = start_rows(model, rows, sd, stream(draws, mine.name, "start_rows"))
+    x = start_rows(model, mine.counts, sd, stream(draws, mine.name, "start_rows"))
     side = Side(x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows))
     for number, counts in enumerate(mine.column_counts):
         W = np.zeros((len(counts), size))
         normals = stream(draws, mine.name, "start_W", number).normals(len(counts), size - first)
-        W[:, first:] = sd / mine.matrices[number].length(mine.counts) * normals
+        scale = sd / mine.matrices[number].length(mine.counts)
+        W[:, first:] = scale * start_share(counts)[:, None] * normals
         side.shifts.append(Shift(W, np.zeros(size), np.eye(size), np.zeros((rows, size))))
     refresh_offsets(side, mine)
     if not model.has_own(mine.name):
@@ -149,11 +153,17 @@ def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
     return side
 
 
-def start_rows(model: Model, rows: int, sd: float, draws: Draws) -> Array:
-    """Draw random values of so many rows."""
-    x = np.zeros((rows, padded(model.size + 1)))
-    x[:, : model.size] = sd * draws.normals(rows, model.size)
+def start_rows(model: Model, counts: NDArray[np.int64], sd: float, draws: Draws) -> Array:
+    """Draw random values of rows with so many ratings."""
+    x = np.zeros((len(counts), padded(model.size + 1)))
+    x[:, : model.size] = sd * draws.normals(len(counts), model.size)
+    x[:, 1 : model.size] *= start_share(counts)[:, None]
     return x
+
+
+def start_share(counts: NDArray[np.int64]) -> Array:
+    """The share of the spread that features of rows, or columns, with so many ratings begin at."""
+    return np.sqrt(counts / (counts + START_COUNT))
 
 
 def refresh_offsets(side: Side, data: SideData, only: int | None = None) -> None:

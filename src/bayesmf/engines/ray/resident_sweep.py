@@ -73,7 +73,7 @@ def resident_start(model: Model, data: ResidentData, seed: int, chain: int) -> S
 
 def _begin(block: Block, model: Model, sd: float, draws: Draws) -> Held:
     first = block.users.observed.first
-    x = start_rows(model, len(block.users.counts), sd, replace(draws, first=first))
+    x = start_rows(model, block.users.counts, sd, replace(draws, first=first))
     return Held(x, np.ones(len(x)), np.ones(len(x)))
 
 
