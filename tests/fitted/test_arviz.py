@@ -11,8 +11,8 @@ import xarray
 
 from bayesmf import Gibbs, load_model
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES, TAU
+from bayesmf.fitted.arviz import unidentified
 from bayesmf.fitted.base import SavedFit
-from bayesmf.fitted.unidentified import unidentified
 from oracle.chains import chains_like
 from oracle.variants import VARIANTS, small_ratings
 

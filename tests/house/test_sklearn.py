@@ -49,8 +49,9 @@ def test_it_is_the_sampler_in_other_clothes():
 def test_the_default_is_the_best_model():
     X, y = pairs()
     estimator = MatrixFactorization(sweeps=2, burn_in=1).fit(X, y)
-    assert estimator.fit_.model == best()
-    assert MatrixFactorization(**SMALL).fit(X, y).fit_.model == best(rank=2)
+    unit = estimator.fit_.model.unit
+    assert estimator.fit_.model == best(unit=unit)
+    assert MatrixFactorization(**SMALL).fit(X, y).fit_.model == best(rank=2, unit=unit)
 
 
 def test_parameters_and_clones():

@@ -224,9 +224,9 @@ def test_killed_three_times(tiny_ratings, tmp_path):
     run, out = tmp_path / "run", tmp_path / "out"
     words = command(tiny_ratings, out, "--checkpoint", run, "--checkpoint-every", "0s", "--resume")
     for _ in range(3):
-        before, seen = time.monotonic(), set()
+        seen = set()
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
-            while len(seen) < 12 and process.poll() is None and time.monotonic() < before + 60:
+            while len(seen) < 12 and process.poll() is None:  # it ends by itself
                 if (run / checkpoint.MAIN).exists():
                     seen.add((run / checkpoint.MAIN).stat().st_mtime_ns)
                 time.sleep(0.001)

@@ -74,6 +74,7 @@ def with_times(ratings):
 def test_chains_in_turn_are_those_that_run_alone(model):
     train = with_times(TRAIN)
     fit = Gibbs(model, sweeps=5, burn_in=1, chains=3, seed=8).fit(train)
+    model = model.settle(train)
     data = Data.of(train, model)
     for chain, found in enumerate(fit.states):
         alone, taus = random_start(model, data, 8, chain, start_sd(chain)), []
@@ -199,7 +200,7 @@ def test_a_run_that_did_not_converge_goes_on_with_more_sweeps(tmp_path):
     assert content(found) == content(longer.fit(TRAIN, TEST))
 
 
-@pytest.mark.parametrize("name", ["no side"])
+@pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
 def test_kept_draws_are_from_after_the_warm_up(name, tmp_path):
     gibbs = sampler(name, targets=NEVER, engine=BadStart(8))
     memory, disk = gibbs.fit(TRAIN), gibbs.fit(TRAIN, keep_in=tmp_path / "draws")
@@ -225,8 +226,11 @@ def test_kept_draws_are_from_after_the_warm_up(name, tmp_path):
 def test_averages_begin_again_after_the_warm_up(monkeypatch):
     """Where it ends later than they began; one state predicts as the next, so count them."""
     fit = sampler(targets=NEVER, engine=BadStart(8)).fit(TRAIN, TEST)
-    assert fit.predictions.count == 2 * (30 - 12)
-    assert fit.predictions.counts.tolist() == [18, 18]
+    begun = 30 - fit.predictions.counts[0]
+    assert begun >= fit.burn_in >= 8
+    assert is_check(begun)
+    assert fit.predictions.counts.tolist() == [30 - begun] * 2
+    assert fit.predictions.count == 2 * (30 - begun)
     found = endless_error(fit.predictions.means, np.asarray(TEST.by_user.values, float))
     assert fit.endless_rmse == found[0]
     assert fit.endless_rmse_error is None  # it takes three chains
@@ -348,7 +352,7 @@ def test_progress_shows_the_targets_being_approached():
     assert describe_progress(Progress(0, 1, 7, 9, 9.0, None)) == "7/9 sweeps"
     seen = []
     sampler().fit(TRAIN, callbacks=[seen.append])
-    assert [progress.check is not None for progress in seen[20:26]] == [False] * 3 + [True] * 3
+    assert [progress.check is not None for progress in seen[20:24]] == [False] * 3 + [True]
     assert {progress.targets for progress in seen} == {EASY}
     assert [progress.chain for progress in seen] == [0, 1] * (len(seen) // 2)
 

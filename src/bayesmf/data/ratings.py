@@ -228,6 +228,11 @@ class Ratings:
         return float(self.values.mean(dtype=np.float64))
 
     @property
+    def sd(self) -> float:
+        """The standard deviation of the ratings."""
+        return float(self.values.std(dtype=np.float64))
+
+    @property
     def nbytes(self) -> int:
         """The number of bytes that the observations hold, ids not counted."""
         return self.by_user.nbytes + self.by_item.nbytes

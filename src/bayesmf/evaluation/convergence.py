@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,26 @@ class Diagnostics:
         verdict = judge(traces, targets, run=run, measured=measured)
         summaries = {name: measured[name] for name in SUMMARIES if name in measured}
         return cls(verdict, summaries, measured.get(PREDICTIONS, NONE), targets)
+
+    @classmethod
+    def of_fit(
+        cls,
+        traces: Mapping[str, NDArray[Any]],
+        facts: Mapping[str, Any],
+        targets: Targets | None,
+    ) -> Diagnostics:
+        """Judge a fit, by its own targets if None are given; ``facts`` say how it was made."""
+        asked = facts.get("targets") or {}
+        names = [one.name for one in fields(Targets)]
+        own = Targets(**{name: asked[name] for name in names if name in asked})
+        chains = len(next(iter(traces.values()))) if traces else 1
+        stopped = str(facts.get("stopped") or "")
+        run = Run(
+            int(facts.get("sweeps") or 0) // max(chains, 1),
+            str(facts.get("until") or "sweeps"),
+            "" if stopped.startswith("the targets were") else stopped,
+        )
+        return cls.from_traces(traces, targets or own, run)
 
     @property
     def table(self) -> Any:

@@ -102,19 +102,17 @@ def find_warm_up(traces: Mapping[str, NDArray[Any]]) -> int:
     """The number of sweeps to drop: those without which the most effective draws are left.
 
     Chodera (2016) does the same for one chain. Draws that are far from the rest make the chains
-    look correlated and apart, so that dropping them gains more than it loses. What counts is the
-    summary with the fewest effective draws; at most half of the sweeps are dropped.
+    look correlated and apart, so that dropping them gains more than it loses. The summary that asks
+    for the longest warm-up has it; at most half of the sweeps are dropped.
     """
     some = [traces[name] for name in SUMMARIES if name in traces]
     length = min((trace.shape[1] for trace in some), default=0)
     together = np.stack([trace[:, :length] for trace in some], axis=2) if some else np.empty(0)
-    best, warm_up = 0.0, 0
-    for cut in dict.fromkeys(length * k // (2 * CUTS) for k in range(CUTS + 1)):
-        found = effective_draws(together[:, cut:]) if length - cut >= FEWEST else np.empty(0)
-        fewest = float(np.min(found[np.isfinite(found)], initial=np.inf))
-        if np.isfinite(fewest) and fewest > best:
-            best, warm_up = fewest, cut
-    return warm_up
+    cuts = [length * k // (2 * CUTS) for k in range(CUTS + 1)]
+    if length - cuts[-1] < FEWEST:
+        return 0
+    left = np.nan_to_num([effective_draws(together[:, cut:]) for cut in cuts])
+    return max(cuts[int(place)] for place in np.argmax(left, axis=0))
 
 
 def endless_error(means: NDArray[Any], values: NDArray[Any]) -> tuple[float, float]:

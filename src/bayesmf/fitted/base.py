@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
-from bayesmf.evaluation.diagnostics import PREDICTIONS, Run, Targets
+from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted import files as model_files
+from bayesmf.fitted.arviz import to_arviz
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior, check_on_scale
@@ -316,24 +316,11 @@ class Fitted:
         ``predictions`` and ``to_dict()``. It is computed once, which takes a second or two.
         """
         traces, facts = self._traces(), self._facts()
-        if targets is None:
-            told = facts.get("targets") or {}
-            names = [each.name for each in fields(Targets)]
-            targets = Targets(**{name: told[name] for name in names if name in told})
         key = targets, tuple((name, trace.shape) for name, trace in traces.items())
         before: tuple[Any, Diagnostics] | None = vars(self).get("_diagnosed")
-        if before is not None and before[0] == key:
-            return before[1]
-        chains = len(next(iter(traces.values()))) if traces else 1
-        stopped = str(facts.get("stopped") or "")
-        run = Run(
-            int(facts.get("sweeps") or 0) // max(chains, 1),
-            str(facts.get("until") or "sweeps"),
-            "" if stopped.startswith("the targets were") else stopped,
-        )
-        found = Diagnostics.from_traces(traces, targets, run)
-        vars(self)["_diagnosed"] = key, found
-        return found
+        if before is None or before[0] != key:
+            before = vars(self)["_diagnosed"] = key, Diagnostics.of_fit(traces, facts, targets)
+        return before[1]
 
     def _draw_chains(self) -> list[int]:
         """The chain of each kept draw; nothing where it is not known."""
@@ -349,29 +336,8 @@ class Fitted:
         the kept draws, which must not be judged: its attribute ``why`` says the reason. A model
         that was saved by an earlier version does not have that group.
         """
-        traces = dict(self._traces())
-        if not traces:
-            raise DataError("only Gibbs sampling leaves traces for ArviZ; fit with bayesmf.Gibbs")
-        try:
-            import arviz
-        except ImportError as error:
-            raise ImportError(
-                "to_arviz needs ArviZ, which is not installed; run pip install 'bayesmf[arviz]'"
-            ) from error
-        from bayesmf.fitted.unidentified import UNIDENTIFIED, unidentified
-
-        dims: dict[str, Any] = {"dims": {PREDICTIONS: ["pair"]}} if PREDICTIONS in traces else {}
-        old = "posterior" in inspect.signature(arviz.from_dict).parameters  # before 1.0
-        groups: dict[str, Any] = {"posterior": traces}
-        out: Any = arviz.from_dict(**groups, **dims) if old else arviz.from_dict(groups, **dims)
         chains = self._draw_chains()
-        if chains and len(chains) == len(self.posterior):
-            raw = unidentified(self.posterior, chains)
-            if old:
-                out.add_groups({UNIDENTIFIED: raw})
-            else:
-                out[UNIDENTIFIED] = type(out)(raw)
-        return out
+        return to_arviz(self._traces(), self.posterior if chains else None, chains)
 
 
 def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:

@@ -59,11 +59,14 @@ class Chains:
         self.predictions: list[list[NDArray[np.float32]]] = []  # the same, of the watched pairs
         self.curve: list[float] = []  # by sweep
         self.judged: list[float] = []  # by round
-        self.waiting = Patience(patience)
+        self.waiting = self._be_patient()
         self.averaged_from = sampler.burn_in or 0  # sweeps of each chain before the averages
         self.check: Check | None = None  # the last
         self.ended = ""  # what has ended the run, or nothing
         self.whole = True
+
+    def _be_patient(self) -> Patience:
+        return Patience(self.patience, 1e-5 * float(self.sampler.model.units[0]))
 
     @property
     def done(self) -> list[int]:
@@ -191,7 +194,7 @@ class Chains:
         elif last:
             self.ended = self.ended or NOT_REACHED
         elif late and not self.ended:
-            self.averaged_from, self.waiting = rounds, Patience(self.patience)
+            self.averaged_from, self.waiting = rounds, self._be_patient()
             for target in (self.target, self.judge):
                 if target is not None:
                     target.begin()

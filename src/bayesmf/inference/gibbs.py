@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -202,6 +202,7 @@ class Gibbs:
         check_parts(train, shards=True, test=test, validation=validation)
         if resume and checkpoint is None:
             raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
+        self = self._settle(train)
         engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
             keep = self.draws_kept(train)
@@ -223,10 +224,14 @@ class Gibbs:
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)
-            fit.known = Posterior.of(self.model, train, arrays, held_out=(test, validation))
-            fit.threads = self.threads
-            fit.test_rmse = test_error(fit.posterior, test, self.threads)
+            fit.known = Posterior.of(fit.model, train, arrays, held_out=(test, validation))
+            fit.threads, fit.test_rmse = self.threads, test_error(fit.known, test, self.threads)
         return fit
+
+    def _settle(self, train: Ratings | Shards) -> Gibbs:
+        """The same sampler with a model whose unit is settled."""
+        model = self.model.settle(train)
+        return self if model is self.model else replace(self, model=model)
 
     @contextlib.contextmanager
     def _keep_draws(self, keep: int, keep_in: str | Path | None) -> Iterator[Kept]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ SEVERAL: dict[str, tuple[type[Any], int, str]] = {
 
 @dataclass(frozen=True)
 class Hyper:
-    """The fixed numbers at the top of the model; the defaults are the paper's."""
+    """The fixed numbers at the top of the model, in its ``unit``; the defaults are the paper's."""
 
     feature_mean: float = 0.0  # mu_0 of the features
     feature_count: float = 1.0  # beta_0
@@ -82,6 +82,7 @@ class Model:
     likelihood: Likelihood = Gaussian()  # how a rating comes from its linear predictor
     effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
     hyper: Hyper = Hyper()  # the fixed numbers at the top
+    unit: float | None = None  # theirs, in ratings; None: the training ratings' standard deviation
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", check_whole("rank", self.rank))
@@ -97,6 +98,8 @@ class Model:
             object.__setattr__(self, name, tuple(check_number(name, v, above) for v in pair))
         if not 0 <= self.bounds[0] < self.bounds[1]:
             raise DataError(f"bounds={self.bounds}: choose 0 <= low < high")
+        if self.unit is not None:
+            object.__setattr__(self, "unit", check_number("unit", self.unit, 0.0))
         self._check_features()
         self._check_parts()
         self._check_designs()
@@ -149,7 +152,7 @@ class Model:
         rank: int = 20,
         **changes: Any,
     ) -> Model:
-        """One of the paper's models.
+        """One of the paper's models, whose priors are in ratings as they are given.
 
         - ``features``: "none" (biases only), "no-side" (U and V), "side" (U, V and W, the features
           of what a user rated) or "side-only" (W without U).
@@ -165,6 +168,7 @@ class Model:
             "precision": precision,
             "precision_prior": (2.0, 2.0),
             "bias": "learned",
+            "unit": 1.0,
         }
         return cls(**{**settings, **changes})
 
@@ -186,7 +190,7 @@ class Model:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Model:
         """Make the model of ``to_dict`` again, also after JSON has turned tuples into lists."""
-        found = dict(facts)
+        found = {"unit": 1.0, **facts}  # which models did not have at first
         hyper = dict(found["hyper"])
         if isinstance(hyper.get("feature_scale"), list):
             hyper["feature_scale"] = tuple(hyper["feature_scale"])
@@ -206,6 +210,35 @@ class Model:
     def first_shifted(self) -> int:
         """The first column that designs shift."""
         return 0 if self.bias == "joint" else 1
+
+    def settle(self, train: Any) -> Model:
+        """The same model with a unit, that of the training ratings unless it has one.
+
+        A bias is in units, and so is the product of two features, each of which is in roots of a
+        unit. That makes the model equivariant: ratings a r + b have the predictions a p + b.
+        """
+        if self.unit is not None:
+            return self
+        sd = 0.0 if self.likelihood.latent else train.sd
+        return replace(self, unit=sd if sd > 1e-9 * abs(train.mean) else 1.0)
+
+    @property
+    def units(self) -> NDArray[np.float64]:
+        """The unit of each column of a row, in ratings: of a bias, and of a feature its root."""
+        unit = 1.0 if self.unit is None else self.unit
+        return np.array([unit, *[math.sqrt(unit)] * self.rank])
+
+    @property
+    def priors(self) -> Hyper:
+        """``hyper`` with the numbers about the noise and the biases in ratings."""
+        h, square = self.hyper, float(self.units[0] ** 2)
+        return replace(
+            h,
+            noise_rate=h.noise_rate * square,
+            bias_rate=h.bias_rate * square,
+            bias_mean=h.bias_mean * float(self.units[0]),
+            bias_precision=h.bias_precision / square,
+        )
 
     @property
     def responds(self) -> bool:
@@ -238,13 +271,14 @@ class Model:
         """The Gaussian-Wishart prior of a block of features."""
         h = self.hyper
         degrees = size + 1.0 if h.feature_degrees is None else h.feature_degrees
-        mean: NDArray[np.float64] = np.full(size, h.feature_mean)
-        inverse = np.diag(np.broadcast_to(1 / np.asarray(h.feature_scale), size))
+        units = self.units[self.size - size :]
+        mean: NDArray[np.float64] = h.feature_mean * units
+        inverse = np.diag(units**2 / np.asarray(h.feature_scale))
         return NormalWishart(mean, h.feature_count, inverse, degrees)
 
     def _bias_hyper(self) -> NormalWishart:
         """Gamma(a, b) on a precision is the one-dimensional Wishart(1 / 2b, 2a)."""
-        h = self.hyper
+        h = self.priors
         inverse = np.full((1, 1), 2 * h.bias_rate)
         return NormalWishart(np.zeros(1), h.feature_count, inverse, 2 * h.bias_shape)
 

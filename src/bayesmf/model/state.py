@@ -119,7 +119,7 @@ def start_sd(chain: int) -> float:
 def random_start(
     model: Model, data: Data, seed: int, chain: int = 0, sd: float = START_SDS[0]
 ) -> State:
-    """Draw random values of everything, with unit precisions.
+    """Draw random values of everything, with precisions of 1 in the model's unit.
 
     Everything begins at about the spread of a bias: rows, and what designs add to them. Features
     that are much smaller would take hundreds of sweeps to grow, one direction after the other, and
@@ -134,19 +134,20 @@ def random_start(
             effect.start(data.response.cells, stream(draws, None, "effect", number))
             for number, effect in enumerate(model.effects)
         ]
-    return State(user, item, 1.0, effects=effects)
+    return State(user, item, float(model.units[0] ** -2), effects=effects)
 
 
 def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
     rows, size, first = len(mine.counts), model.size, model.first_shifted
     x = start_rows(model, mine.counts, sd, stream(draws, mine.name, "start_rows"))
-    side = Side(x, np.zeros(size), np.eye(size), np.ones(rows), np.ones(rows))
+    Lambda = np.diag(model.units**-2)
+    side = Side(x, np.zeros(size), Lambda, np.ones(rows), np.ones(rows))
     for number, counts in enumerate(mine.column_counts):
         W = np.zeros((len(counts), size))
         normals = stream(draws, mine.name, "start_W", number).normals(len(counts), size - first)
         scale = sd / mine.matrices[number].length(mine.counts)
-        W[:, first:] = scale * start_share(counts)[:, None] * normals
-        side.shifts.append(Shift(W, np.zeros(size), np.eye(size), np.zeros((rows, size))))
+        W[:, first:] = scale * start_share(counts)[:, None] * normals * model.units[first:]
+        side.shifts.append(Shift(W, np.zeros(size), Lambda.copy(), np.zeros((rows, size))))
     refresh_offsets(side, mine)
     if not model.has_own(mine.name):
         x[:, 1:size] = side.offset[:, 1:]
@@ -156,7 +157,7 @@ def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
 def start_rows(model: Model, counts: NDArray[np.int64], sd: float, draws: Draws) -> Array:
     """Draw random values of rows with so many ratings."""
     x = np.zeros((len(counts), padded(model.size + 1)))
-    x[:, : model.size] = sd * draws.normals(len(counts), model.size)
+    x[:, : model.size] = sd * draws.normals(len(counts), model.size) * model.units
     x[:, 1 : model.size] *= start_share(counts)[:, None]
     return x
 

@@ -50,7 +50,7 @@ def draw_tau(
 
     where mass_i is the share of alpha's conditional that lies within the bounds, if there are any.
     """
-    prior = model.likelihood.tau(model.hyper, 0, 0.0)
+    prior = model.likelihood.tau(model.priors, 0, 0.0)
     if model.precision == "constant" or prior is None:
         return
     (shape,), (rate,), (a, b) = prior.shape, prior.rate, model.precision_prior

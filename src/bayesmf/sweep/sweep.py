@@ -77,7 +77,7 @@ def update_tau(
 ) -> float:
     """Update the global precision, which ends a sweep; ``errors`` are sum_i alpha_i e_ij^2 of j."""
     total = float(state.item.alpha @ errors)
-    conditional = model.likelihood.tau(model.hyper, data.size, total)
+    conditional = model.likelihood.tau(model.priors, data.size, total)
     if conditional is not None:
         state.tau = float(algorithm.take(None, "tau", conditional)[0])
         algorithm.note_update("tau")
@@ -111,8 +111,8 @@ def group_weights(scale: Array, group: Group) -> Array:
 def fix_hyper(model: Model, me: Side, group: Group) -> None:
     """Set mu and Lambda of a group whose prior is fixed: the biases'."""
     columns = slice(group.first, group.end)
-    me.mu[columns] = model.hyper.bias_mean
-    me.Lambda[columns, columns] = model.hyper.bias_precision
+    me.mu[columns] = model.priors.bias_mean
+    me.Lambda[columns, columns] = model.priors.bias_precision
 
 
 def take_hyper(

@@ -45,7 +45,7 @@ def part(rows: Rows, begin: int, end: int) -> Rows:
     return Rows(starts - starts[0], rows.index[span].copy(), rows.values[span].copy(), times)
 
 
-FORMAT, FACTS = 1, "shards.json"
+FORMAT, FACTS = 2, "shards.json"
 Side = Literal["user", "item"]
 SIDES: tuple[Side, Side] = ("user", "item")
 
@@ -60,7 +60,7 @@ class Counted:
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """What is known of ratings whose blocks are files: ids, counts, scale and mean.
+    """What is known of ratings whose blocks are files: ids, counts, scale, mean and sd.
 
     ``user-0003.parquet`` holds the ratings by the users of block 3, user after user: the item's
     index, the value and, if there are times, the time. ``item-0003.parquet`` holds those of the
@@ -75,6 +75,7 @@ class Shards:
     by_item: Counted
     scale: Scale
     mean: float
+    sd: float
     size: int
     digest: str
 
@@ -113,7 +114,10 @@ class Shards:
         try:
             facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
             if facts["format"] != FORMAT:
-                raise DataError(f"{folder}: shards of format {facts['format']}, not {FORMAT}")
+                raise DataError(
+                    f"{folder}: shards of format {facts['format']}, not {FORMAT}; cut the ratings "
+                    "again with this version"
+                )
             ids, counted = {}, {}
             for side in SIDES:
                 table = parquet.read_table(folder / f"{side}s.parquet")
@@ -130,6 +134,7 @@ class Shards:
                 counted["item"],
                 scale,
                 mean=float(facts["mean"]),
+                sd=float(facts["sd"]),
                 size=int(facts["ratings"]),
                 digest=str(facts["sha256"]),
             )
@@ -183,6 +188,7 @@ def shard(
         "format": FORMAT,
         "ratings": len(ratings),
         "mean": ratings.mean,
+        "sd": ratings.sd,
         "scale": asdict(ratings.scale),
         "sha256": ratings.fingerprint(),
         "blocks": {},

@@ -121,13 +121,14 @@ class MAP:
         - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
         """
         check_parts(train, test=test, validation=validation)
+        settled = replace(self, model=self.model.settle(train))
         with using(self.threads):
             clock = Clock(callbacks, budget)
             part, judge = train, validation
             if validation is None and len(train) >= ENOUGH:
                 part, judge = carve(train, 0.1, self.seed)
-            fit = self._choose(train, part, judge, test, patience, clock)
-        fit.known = _make_posterior(self.model, train, fit, (test, validation))
+            fit = settled._choose(train, part, judge, test, patience, clock)
+        fit.known = _make_posterior(settled.model, train, fit, (test, validation))
         fit.test_rmse = test_error(fit.posterior, test, self.threads)
         return fit
 
@@ -144,10 +145,11 @@ class MAP:
         if self.penalty is not None:
             penalties = (self.penalty,)
         patience = patience or (3 if self.method == "coordinate" else 20)
+        unit = float(self.model.units[0])
         done, best = 0, None
         try:
             for penalty in penalties:
-                waiting = Patience(patience, least=1e-5)
+                waiting = Patience(patience, least=1e-5 * unit)
                 run = self._stages(penalty, part, judge, test, waiting, clock)
                 done += run.sweeps
                 if best is None or waiting.best < best[0]:
@@ -181,6 +183,7 @@ class MAP:
         """All three stages with one penalty."""
         data = Data.of(train, self.model)
         state = random_start(self.model, data, self.seed)
+        state.tau = 1.0  # every rating weighs 1 in the energy
         self._penalise(state, penalty)
         targets = {
             name: Target(r, data, self.model)
@@ -199,6 +202,7 @@ class MAP:
         if clock.reason == "interrupted" and not stage.done:
             raise KeyboardInterrupt
         state = stage.best
+        state.tau = float(self.model.units[0] ** -2)
         fit_precisions(self.model, data, state)
         rmse = targets["test"].error(state) if "test" in targets else None
         shown = targets["test"].predict(state) if "test" in targets else None
@@ -216,12 +220,14 @@ class MAP:
         )
 
     def _penalise(self, state: State, penalty: float) -> None:
+        units = self.model.units
+        share = (units[0] / units) ** 2  # squared errors are in squares of the unit
         for side in (state.user, state.item):
-            diagonal = np.full(side.size, penalty)
+            diagonal = penalty * share
+            for shift in side.shifts:
+                shift.Lambda[:] = np.diag(diagonal)
             diagonal[0] = self.bias_penalty
             side.Lambda[:] = np.diag(diagonal)
-            for shift in side.shifts:
-                shift.Lambda[:] = penalty * np.eye(side.size)
 
     def _stepper(self, data: Data, state: State) -> Callable[[], float]:
         """What takes one step down and returns the energy."""
@@ -352,7 +358,8 @@ def fit_precisions(model: Model, data: Data, state: State, tolerance: float = 1e
                 me.alpha = np.where(mine.counts > 0, 1 / np.maximum(mean, 1e-3), 1.0)
                 if model.precision == "truncated":
                     me.alpha = np.clip(me.alpha, *model.bounds)
-        state.tau = data.size / max(float(state.item.alpha @ errors), 1e-3)
+        least = 1e-3 * float(model.units[0] ** 2)
+        state.tau = data.size / max(float(state.item.alpha @ errors), least)
         after = _precisions(state)  # tau alone stands still while the others move
         if np.max(np.abs(after - before) / after) <= tolerance:
             break

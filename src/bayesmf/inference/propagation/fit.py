@@ -187,6 +187,7 @@ class Propagation:
         """
         check_parts(train, test=test)
         self._check_grid(train)
+        self = replace(self, model=self.model.settle(train))
         clock = Clock(callbacks, None)
         with using(self.threads):
             exact = self.grid == (1, 1)

@@ -36,7 +36,7 @@ def lower_bound(
 
     Each parameter's prior and the entropy of its Q stand together; the ratings stand alone.
     """
-    h = model.hyper
+    h = model.priors
     prior = Gamma(np.array([h.noise_shape]), np.array([h.noise_rate]))
     bound = 0.5 * (data.size * (float(tau.mean_log()[0]) - LOG_2PI) - float(tau.mean()[0]) * total)
     bound += _gammas(prior, tau)

@@ -55,13 +55,16 @@ def add_noise(
     for begin in range(0, len(cov), CHUNK):
         span = slice(begin, begin + CHUNK)
         C = unpack(cov[span])[:, first:, first:]
+        sd = np.sqrt(np.maximum(np.einsum("iaa->ia", C), 0))
+        sd[sd == 0] = 1.0  # the axes of correlations do not depend on the columns' units
+        C = C / (sd[:, :, None] * sd[:, None, :])
         vectors = np.linalg.eigh(C)  # bias-only rows have singular covariances
         half = vectors.eigenvectors * np.sqrt(np.maximum(vectors.eigenvalues, 0))[:, None]
         standard_normals = np.empty((len(C), values.shape[2]))
         for number, one in enumerate(draws):
             normals(one.counter(0), begin, standard_normals)
             step = np.einsum("kab,kb->ka", half, standard_normals[:, first:])
-            values[number, span, first:] += step
+            values[number, span, first:] += sd * step
 
 
 def noise_variance(state: State, user: NDArray[Any], item: NDArray[Any]) -> Array:

@@ -179,19 +179,19 @@ class Variational:
         - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
         """
         check_parts(train, test=test, validation=validation)
+        model = self.model.settle(train)
         with using(self.threads):
             clock = Clock(callbacks, budget)
             if start == "map":
                 start = map_start(
-                    self.model, self.seed, self.threads, train, validation, clock, clock.left
+                    model, self.seed, self.threads, train, validation, clock, clock.left
                 )
-            data = Data.of(train, self.model)
+            data = Data.of(train, model)
             state = (
-                random_start(self.model, data, self.seed)
+                random_start(model, data, self.seed)
                 if start == "random"
-                else check_start(start, self.model, data)
+                else check_start(start, model, data)
             )
-            model = self.model
             if self.prior == "map-driven":
                 model = map_driven(model, state)
             run = _Updates(self, model, data, state, patience)
@@ -258,8 +258,14 @@ class _Updates:
             if self.waiting.at == self.waiting.seen:
                 self.best = (self.done, copy.deepcopy(self.state), copy.deepcopy(self.q))
         second = self.settings.moments == "second"
-        if not self.ended and second and _settled(self.trace["bound"], self.settings.tolerance):
+        if not self.ended and second and self._settled():
             self.ended = "the bound has settled"
+
+    def _settled(self) -> bool:
+        """Whether the bound rises by less than the tolerance, as a share of it in model units."""
+        bounds, unit = self.trace["bound"], float(self.model.units[0])
+        whole = abs(bounds[-1] + self.data.size * np.log(unit))
+        return len(bounds) > 1 and abs(bounds[-1] - bounds[-2]) <= self.settings.tolerance * whole
 
     def progress(self, seconds: float) -> Progress:
         """For the callbacks."""
@@ -354,14 +360,11 @@ def map_driven(model: Model, state: State) -> Model:
     # a row without features of its own has those of its side features
     rows = [(side.own if own else side.x)[:, columns] for side, own in sides]
     squares = sum((values**2).sum(axis=0) for values in rows)
-    scale = tuple(float(v) for v in 2 / np.maximum(squares, np.finfo(float).tiny))
+    squares = np.maximum(squares, np.finfo(float).tiny) / model.units[columns] ** 2
+    scale = tuple(float(v) for v in 2 / squares)
     if not scale:
         return model
     return replace(model, hyper=replace(model.hyper, feature_scale=scale))
-
-
-def _settled(bounds: list[float], tolerance: float) -> bool:
-    return len(bounds) > 1 and abs(bounds[-1] - bounds[-2]) <= tolerance * abs(bounds[-1])
 
 
 def _warn_of_overfitting(bounds: list[float], turned: int) -> None:

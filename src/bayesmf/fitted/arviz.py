@@ -1,13 +1,16 @@
-"""Parameters that no prediction depends on, by chain, for those who want to look at them."""
+"""A fit as ArviZ has it: what is judged, and parameters that no prediction depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.errors import DataError
+from bayesmf.evaluation.diagnostics import PREDICTIONS
 from bayesmf.fitted.posterior import SIDES, Posterior
 from bayesmf.model.state import shift_names
 
@@ -16,6 +19,31 @@ WHY = (
     "Do not judge convergence by these: features can be turned and scaled against one another, and "
     "biases shifted into means, without any prediction changing, so that chains need not agree."
 )
+
+
+def to_arviz(
+    traces: Mapping[str, NDArray[Any]], posterior: Posterior | None, chains: Sequence[int]
+) -> Any:
+    """``Fitted.to_arviz``; ``chains`` has the chain of each draw of the posterior, if known."""
+    if not traces:
+        raise DataError("only Gibbs sampling leaves traces for ArviZ; fit with bayesmf.Gibbs")
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError(
+            "to_arviz needs ArviZ, which is not installed; run pip install 'bayesmf[arviz]'"
+        ) from error
+    dims: dict[str, Any] = {"dims": {PREDICTIONS: ["pair"]}} if PREDICTIONS in traces else {}
+    old = "posterior" in inspect.signature(arviz.from_dict).parameters  # before 1.0
+    groups: dict[str, Any] = {"posterior": dict(traces)}
+    out: Any = arviz.from_dict(**groups, **dims) if old else arviz.from_dict(groups, **dims)
+    if posterior is not None and len(chains) == len(posterior):
+        raw = unidentified(posterior, chains)
+        if old:
+            out.add_groups({UNIDENTIFIED: raw})
+        else:
+            out[UNIDENTIFIED] = type(out)(raw)
+    return out
 
 
 def unidentified(posterior: Posterior, chains: Sequence[int]) -> Any:
