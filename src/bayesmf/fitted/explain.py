@@ -19,9 +19,10 @@ Array = NDArray[np.float64]
 def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) -> dict[str, Array]:
     """The parts of one prediction, draw by draw (or at the centre); they add up to it.
 
-    mean + user bias + item bias + U_i'T_j + offset_i'T_j
+    mean + user bias + item bias + U_i'T_j + offset_i'T_j + selection
 
-    Without what the user rated, own features and designs cannot be told apart.
+    The selection is what it says that a newcomer rates the item. Without what the user rated, own
+    features and designs cannot be told apart.
     """
     found: dict[str, list[float]] = {}
     data = None if rated is None else Data.of(rated, posterior.model, posterior.mean).user
@@ -41,7 +42,9 @@ def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) 
         }
         for name, value in values.items():
             found.setdefault(name, []).append(float(value))
-    return {name: np.array(values) for name, values in found.items()}
+    parts = {name: np.array(values) for name, values in found.items()}
+    selection = posterior.answers(user, item)
+    return {**parts, "selection": selection} if selection.any() else parts
 
 
 def _states(posterior: Posterior) -> Iterator[State]:

@@ -143,6 +143,7 @@ def _make_files(
 ) -> dict[str, bytes]:
     from safetensors.numpy import save as to_bytes
 
+    posterior = posterior.complete()
     arrays: dict[str, NDArray[Any]] = {f"draws.{k}": v for k, v in posterior.draws.items()}
     if posterior.centre is not None:
         arrays.update({f"centre.{name}": values for name, values in posterior.centre.items()})
@@ -344,6 +345,11 @@ def _check(
             shapes.update({f"{side}.{called['W']}": (len(counts), size)})
             shapes.update({f"{side}.{called['mu']}": (size,)})
             shapes.update({f"{side}.{called['Lambda']}": (size, size)})
+        if f"{side}.newness" in draws:  # models of earlier versions have nothing of newcomers
+            shapes.update({f"{side}.new_mean": (size,), f"{side}.new_cov": (size, size)})
+            shapes.update({f"{side}.newness": (rows,), f"{side}.query": (rows,)})
+        if f"{side}.noise" in draws:
+            shapes[f"{side}.noise"] = (rows, size)
     count = len(draws["tau"]) if "tau" in draws else 0
     if not count:
         raise _Bad("it holds no draws")

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.posterior import SIDES, Posterior, check_on_scale, merge_ratings
+from bayesmf.kernels.designs import pattern
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, trace_with
 from bayesmf.model.data import Data, SideData
@@ -28,6 +30,7 @@ Array = NDArray[np.float64]
 Kind = Literal["draw", "mean", "point"]
 """What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
 UPDATES = 20  # of the new rows' Q, which settle in fewer
+ROUNDS = 2  # of the new rows' precisions, which settle in fewer
 
 
 def fold_in(
@@ -38,18 +41,30 @@ def fold_in(
     *,
     name: Name = "user",
     sample: bool = False,
-    rounds: int = 5,
+    prior: NewRows | None = None,
 ) -> State:
     """Return one draw of a fit with the rows of ``data`` in place of its own users (or items).
 
-    This is exact given the other side, the side features and the hyper-parameters of ``state``: a
-    row is a draw from p(x_i | ratings of i, state), or the mean of that without ``sample``. Its
-    offset is that of what *it* rated. Precisions and Student-t scales of new rows are not known
-    beforehand; ``rounds`` of Gibbs sampling draw them.
+    This is exact given the other side and the prior: a row is a draw from p(x_i | ratings of i,
+    state), or the mean of that without ``sample``. The prior is that of ``NewRows``, or without one
+    that of the model, with the offset of what the row itself rated. Precisions and Student-t scales
+    of new rows are not known beforehand; rounds of Gibbs sampling draw them.
     """
-    mine = data.user if name == "user" else data.item
-    new, me, others = _start_rows(model, state, mine)
-    for number in range(rounds if has_hidden_scales(model) or model.responds else 0):
+    mine, new, me, others = _start_rows(model, state, data, name, prior)
+    _draw_scales(model, data, mine, new, draws, prior is None)
+    last = replace(draws, sweep=ROUNDS)
+    update_rows(model, mine, me, others, new, Sampling(last) if sample else Modes())
+    return new
+
+
+def _draw_scales(
+    model: Model, data: Data, mine: SideData, new: State, draws: Draws, with_scale: bool
+) -> None:
+    """Draw the new rows' precisions and, if asked, Student-t scales, in rounds with the rows."""
+    name = mine.name
+    me, others = new.sides(name)
+    rounds = ROUNDS if has_hidden_scales(model) or model.responds else 0
+    for number in range(rounds):
         sampling = Sampling(replace(draws, sweep=number))
         if model.responds:
             update_response(model, data, new, sampling.draws, new=name)
@@ -58,17 +73,16 @@ def fold_in(
             conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
             me.alpha = sampling.take(name, "alpha", conditional)
         features = [group for group in model.groups(name) if group.end > 1]
-        if model.prior == "student-t" and features:
+        if model.prior == "student-t" and features and with_scale:
             scale = conditionals.student_scale(model, me, features[0], POINTS, 0.0)
             me.scale = sampling.take(name, "scale", scale)
     if model.responds:
-        update_response(model, data, new, replace(draws, sweep=rounds), new=name)
-    algorithm = Sampling(replace(draws, sweep=rounds)) if sample else Modes()
-    update_rows(model, mine, me, others, new, algorithm)
-    return new
+        update_response(model, data, new, replace(draws, sweep=ROUNDS), new=name)
 
 
-def fold_in_mean(model: Model, state: State, data: Data, *, name: Name = "user") -> State:
+def fold_in_mean(
+    model: Model, state: State, data: Data, *, name: Name = "user", prior: NewRows | None = None
+) -> State:
     """Return the means of a mean field with the rows of ``data`` in place of its own.
 
     ``state`` holds the means of the other side, which count as known. The Q of a new row, of its
@@ -76,22 +90,26 @@ def fold_in_mean(model: Model, state: State, data: Data, *, name: Name = "user")
 
     <alpha_i> = (a + n_i / 2) / (b + tau / 2 sum_j beta_j <e_ij^2>)
     """
-    mine = data.user if name == "user" else data.item
-    new, me, others = _start_rows(model, state, mine)
-    if not has_hidden_scales(model):
-        update_rows(model, mine, me, others, new, Modes())
-        return new
-    means = _Means(len(mine.counts), model.size if model.has_own(name) else 0)
-    features = [group for group in model.groups(name) if group.end > 1]
-    for _ in range(UPDATES):
+    mine, new, me, others = _start_rows(model, state, data, name, prior)
+    means = _update_means(model, mine, new, prior is None)
+    update_rows(model, mine, me, others, new, means)
+    return new
+
+
+def _update_means(model: Model, mine: SideData, new: State, with_scale: bool) -> _Means:
+    """Update the new rows' precisions and, if asked, Student-t scales, in turn with the rows."""
+    me, others = new.sides(mine.name)
+    free = model.has_own(mine.name) or mine.priors is not None
+    means = _Means(len(mine.counts), model.size if free else 0)
+    features = [group for group in model.groups(mine.name) if group.end > 1]
+    for _ in range(UPDATES if has_hidden_scales(model) else 0):
         errors = update_rows(model, mine, me, others, new, means)
         if model.precision != "constant":
             errors = errors + _doubt_in_errors(model, mine, me, others, new.tau, means.cov.own)
             me.alpha = conditionals.alpha(model, mine.counts, errors, new.tau).mean()
-        if model.prior == "student-t" and features:
+        if model.prior == "student-t" and features and with_scale:
             me.scale = conditionals.student_scale(model, me, features[0], means.cov.own).mean()
-    update_rows(model, mine, me, others, new, means)
-    return new
+    return means
 
 
 class _Means(Modes):
@@ -120,24 +138,32 @@ def _doubt_in_errors(
     if len(cov):
         prior = row_prior(model, mine, me)
         trace = trace_with(prior.fixed, cov) + me.scale * trace_with(prior.scaled, cov)
+        if len(prior.own):
+            rows, columns = np.tril_indices(model.size)
+            trace = trace + (prior.own * cov) @ np.where(rows == columns, 1.0, 2.0)
         return np.maximum((model.size - trace) / weight, 0.0)
     row = np.repeat(np.arange(len(mine.counts)), mine.counts)
     total = np.bincount(row, others.alpha[mine.observed.index], minlength=len(mine.counts))
     return np.asarray(total / (me.Lambda[0, 0] + weight * total))
 
 
-def _start_rows(model: Model, state: State, mine: SideData) -> tuple[State, Side, Side]:
-    """Return a state with new rows at zero, their side, and the other side."""
-    side, others = state.sides(mine.name)
+def _start_rows(
+    model: Model, state: State, data: Data, name: Name, prior: NewRows | None
+) -> tuple[SideData, State, Side, Side]:
+    """Return the data of new rows, a state with these at zero, their side, and the other side."""
+    mine = data.user if name == "user" else data.item
+    side, others = state.sides(name)
     rows, size = len(mine.counts), model.size
     x = np.zeros((rows, side.x.shape[1]))
     shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
+    if prior is not None:  # it knows what designs would add
+        mine, shifts = replace(mine, priors=prior.priors(pattern(mine.observed))), []
     me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
-    new = replace(state, user=me) if mine.name == "user" else replace(state, item=me)
+    new = replace(state, user=me) if name == "user" else replace(state, item=me)
     refresh_offsets(me, mine)
-    if not model.has_own(mine.name):
+    if not model.has_own(name) and prior is None:
         x[:, 1:size] = me.offset[:, 1:]
-    return new, me, others
+    return mine, new, me, others
 
 
 def add_rows(
@@ -178,24 +204,33 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     order = np.argsort(values, kind="stable")
 
     def join(rows: Any, new: Array) -> Any:
+        if rows is None:  # noise: the rows of training are draws themselves
+            rows = np.zeros((len(before), *new.shape[1:]), np.float32)
         return np.concatenate([rows[kept], new.astype(np.float32)])[order]
 
+    old = old.complete()
     draws = dict(old.draws)
     kind: Kind = "point" if old.is_point else "draw"
+    scatter = np.zeros((old.model.size, old.model.size))  # C_S, averaged over the draws
     for k in range(len(old)):
-        new = _fold_rows(old.model, old.state(k), data, side, Draws(seed, k + 1), kind)
+        prior = old.new_rows(old.draws, k, side)
+        scatter += prior.cov / len(old)
+        new = _fold_rows(old.model, old.state(k), data, side, Draws(seed, k + 1), kind, prior)
         for name, rows in new.items():
             if k == 0:
                 shape = (len(old), len(order), *rows.shape[1:])
                 draws[name] = np.empty(shape, np.float32)
-            draws[name][k] = join(old.draws[name][k], rows)
+            draws[name][k] = join(old.draws[name][k] if name in old.draws else None, rows)
     centre = None
     if old.centre is not None:
         centre = dict(old.centre)
         kind = "point" if old.is_point else "mean"
-        new = _fold_rows(old.model, from_arrays(old.centre), data, side, Draws(seed), kind)
+        one = {name: array[None] for name, array in old.centre.items()}
+        prior = old.new_rows(one, 0, side, scatter)
+        state = from_arrays(old.centre)
+        new = _fold_rows(old.model, state, data, side, Draws(seed), kind, prior)
         for name, rows in new.items():
-            centre[name] = join(old.centre[name], rows)
+            centre[name] = join(old.centre.get(name), rows)
     counts = {"user": old.user_counts, "item": old.item_counts}
     added = data.user.counts if side == "user" else data.item.counts
     counts[side] = np.concatenate([counts[side][kept], added])[order]
@@ -239,36 +274,56 @@ def _join_ratings(
 
 
 def _fold_rows(
-    model: Model, state: State, data: Data, side: Name, draws: Draws, kind: Kind
+    model: Model, state: State, data: Data, side: Name, draws: Draws, kind: Kind, prior: NewRows
 ) -> dict[str, Array]:
     """Return the new rows of one state, by the names of their arrays.
 
-    At a MAP estimate every rating weighs the same, as when it was made.
+    A row is the mean of its conditional; what a draw adds to it is kept apart as its noise, so that
+    means over draws are free of it. At a MAP estimate every rating weighs the same, as when it was
+    made.
     """
     if kind == "point":
         user, item = (replace(s, alpha=np.ones(len(s.x))) for s in (state.user, state.item))
         state = replace(state, user=user, item=item)
         model = replace(model, precision="constant")
+    mine, new, me, others = _start_rows(model, state, data, side, prior)
+    size = model.size
     if kind == "mean":
-        new = fold_in_mean(model, state, data, name=side)
-    else:
-        new = fold_in(model, state, data, draws, name=side, sample=kind == "draw")
-    me, others = new.sides(side)
-    other: Name = "item" if side == "user" else "user"
+        _update_means(model, mine, new, False)
+    elif kind == "draw":
+        _draw_scales(model, data, mine, new, draws, False)
+    means, noise = _Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
+    if kind == "draw":
+        update_rows(model, mine, me, others, new, Sampling(replace(draws, sweep=ROUNDS)))
+        noise = me.x[:, :size].copy()
+    update_rows(model, mine, me, others, new, means)
+    if kind == "draw":
+        noise -= me.x[:, :size]
     rows: dict[str, Array] = {
-        f"{side}.x": me.x[:, : model.size],
+        f"{side}.x": me.x[:, :size],
         f"{side}.alpha": me.alpha,
         f"{side}.scale": me.scale,
+        f"{side}.noise": noise,
+        f"{side}.query": np.zeros(len(me.x)),
+        f"{side}.newness": prior.newness(mine.counts, others.x[:, :size], means.cov.own),
     }
-    first = model.first_shifted
-    matrices = (data.item if side == "user" else data.user).matrices
+    theirs = data.item if side == "user" else data.user
+    rows.update(_draw_columns(model, theirs, others, len(me.x), draws, kind))
+    return rows
+
+
+def _draw_columns(
+    model: Model, data: SideData, others: Side, rows: int, draws: Draws, kind: Kind
+) -> dict[str, Array]:
+    """W of new rows in the rated-set designs of the other side: nothing is known of it."""
+    first, out = model.first_shifted, {}
     for number, shift in enumerate(others.shifts):
-        if matrices[number].rows is not None:
+        if data.matrices[number].rows is not None:
             continue  # its columns are not the rows of this side
-        W = np.tile(shift.mu, (len(me.x), 1))
+        W = np.tile(shift.mu, (rows, 1))
         if kind == "draw":
             half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
-            own = stream(draws, None, "fold_in_W", number).normals(len(me.x), model.size - first)
+            own = stream(draws, None, "fold_in_W", number).normals(rows, model.size - first)
             W[:, first:] += own @ half.T
-        rows[f"{other}.{shift_names(number)['W']}"] = W  # nothing is known of it
-    return rows
+        out[f"{data.name}.{shift_names(number)['W']}"] = W
+    return out

@@ -16,8 +16,10 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.new_rows import NewRows, Rated
+from bayesmf.kernels.designs import Sparse
 from bayesmf.kernels.reduce import predict
-from bayesmf.model.designs import Name
+from bayesmf.model.designs import Name, frozen
 from bayesmf.model.effects import Effect, Parameters
 from bayesmf.model.likelihood import Moments, Predictive
 from bayesmf.model.spec import Model
@@ -36,8 +38,10 @@ class Posterior:
 
     ``draws`` are arrays of ``to_arrays`` with the draw as their first axis: many for Gibbs sampling
     and variational inference (drawn from Q), one for MAP. ``centre`` is the mean itself where it is
-    known better than from draws. Users and items not seen in training get the prior predictive: the
-    mean of all users, with the variance of a user about whom nothing is known.
+    known better than from draws. Users and items not seen in training get the prior predictive of
+    ``NewRows``. What that takes is among the draws of a posterior that was saved, or takes in rows,
+    and is computed when it is asked for otherwise: ``new_mean`` and ``new_cov``, the moments of a
+    row of which nothing is known, and ``query`` and ``newness``, one number for each row.
 
     ``train`` and ``held_out`` are the ratings that the fit has seen. Both are left out of
     recommendations; explanations rest on ``train`` alone.
@@ -93,6 +97,10 @@ class Posterior:
     def state(self, number: int) -> State:
         """Return one draw."""
         return from_arrays({name: values[number] for name, values in self.draws.items()})
+
+    def counts(self, name: Name) -> NDArray[np.int64]:
+        """Return the training ratings of each user, or item."""
+        return self.user_counts if name == "user" else self.item_counts
 
     def ids(self, name: Name) -> Ids:
         """Return the ids of the users, or of the items."""
@@ -152,24 +160,48 @@ class Posterior:
         """Mean and variance of the linear predictors given each draw."""
         rows: dict[Name, Index] = {"user": cells.user, "item": cells.item}
         new = {name: index < 0 for name, index in rows.items()}
+        if any(index.any() for index in new.values()):
+            draws = self.with_newcomers(draws)
         for number in range(len(draws["tau"])):
             x: dict[Name, NDArray[np.float32]] = {}
             variance: dict[Name, Array] = {}
             for name in SIDES:
                 values = draws[f"{name}.x"][number]
-                mean = self.stranger(draws, number, name)[0] if new[name].any() else values[0]
+                mean = draws[f"{name}.new_mean"][number] if new[name].any() else values[0]
                 x[name] = np.vstack([values, mean[None]])  # the last row stands for all others
                 alpha = draws[f"{name}.alpha"][number].astype(float)
                 variance[name] = np.append(1 / alpha, self._stranger_variance)
             found = {name: np.where(new[name], len(x[name]) - 1, rows[name]) for name in rows}
             f = np.empty(len(cells.user))
             predict(found["user"], found["item"], x["user"], x["item"], self.mean, f)
-            doubt = self._doubt(draws, number, new, x, found)
+            f += self._answer(draws, number, found)
+            doubt = self._doubt(draws, number, new, x, found) + self._noise(draws, number, x, found)
             for effect, parameters in self._effects(draws, number):
                 f += effect.contribution(parameters, cells)
                 doubt += effect.doubt(parameters, cells)
             noise_variance = variance["user"][found["user"]] * variance["item"][found["item"]]
             yield Moments(f, doubt, noise_variance / float(draws["tau"][number][0]))
+
+    def _answer(
+        self, draws: Mapping[str, NDArray[np.float32]], number: int, found: Mapping[Name, Any]
+    ) -> Any:
+        """newness_i b_j, and the same the other way: what it says that the pair is asked about."""
+        total = 0.0
+        for name, other in zip(SIDES, SIDES[::-1], strict=True):
+            if f"{other}.query" in draws:
+                known = draws.get(f"{name}.newness")
+                size = len(draws[f"{name}.x"][number])
+                newness = np.zeros(size) if known is None else known[number]
+                query = np.append(draws[f"{other}.query"][number], 0.0)
+                total += np.append(newness, 1.0)[found[name]] * query[found[other]]
+        return total
+
+    def answers(self, user: int, item: int) -> Array:
+        """newness_i b_j of one pair, and the same the other way, by draw or at the centre."""
+        draws = self.centred().draws
+        rows: dict[Name, Any] = {"user": np.array([user]), "item": np.array([item])}
+        found = [self._answer(draws, number, rows) for number in range(len(draws["tau"]))]
+        return np.array(found, float).reshape(len(found))
 
     def _doubt(
         self,
@@ -185,7 +217,7 @@ class Posterior:
         for name, other in zip(SIDES, SIDES[::-1], strict=True):
             k = np.flatnonzero(new[name])
             if len(k):
-                C = covariance[name] = self.stranger(draws, number, name)[1]
+                C = covariance[name] = draws[f"{name}.new_cov"][number].astype(float)
                 z = x[other][found[other][k], : self.model.size].astype(float)
                 z[:, 0] = 1.0
                 doubt[k] += np.einsum("ka,ab,kb->k", z, C, z)
@@ -194,6 +226,25 @@ class Posterior:
             C, D = covariance["user"], covariance["item"]
             doubt[both] += np.sum(C[1:, 1:] * D[1:, 1:])
         return doubt
+
+    def _noise(
+        self,
+        draws: Mapping[str, NDArray[np.float32]],
+        number: int,
+        x: Mapping[Name, Any],
+        found: Mapping[Name, Any],
+    ) -> Any:
+        """(e_i' z_j)^2 of rows that are means, where e_i is what a draw would add to them."""
+        total: Any = 0.0
+        for name, other in zip(SIDES, SIDES[::-1], strict=True):
+            if f"{name}.noise" in draws:
+                known = draws[f"{name}.noise"][number]
+                noise, z = np.vstack([known, np.zeros_like(known[:1])]), x[other].copy()
+                z[:, 0] = 0.0
+                added = np.empty(len(found[name]))
+                predict(found[name], found[other], noise, z, 0.0, added)
+                total = total + added**2
+        return total
 
     def _effects(
         self, draws: Mapping[str, NDArray[np.float32]], number: int
@@ -210,28 +261,71 @@ class Posterior:
                 },
             )
 
-    def stranger(
-        self, draws: Mapping[str, NDArray[np.float32]], number: int, name: Name
-    ) -> tuple[NDArray[np.float32], Array]:
-        """Mean and covariance of a row of which nothing is known: those of its prior.
+    def complete(self) -> Posterior:
+        """The same with what is known of newcomers among its draws, so that it can be saved."""
+        if "user.newness" in self.draws:
+            return self
+        centre = None
+        if self.centre is not None:
+            whole = self.with_newcomers({name: v[None] for name, v in self.centre.items()})
+            centre = {name: values[0] for name, values in whole.items()}
+        return replace(self, draws=self.with_newcomers(self.draws), centre=centre)
 
-        With designs the prior depends on what the row rated, which is not known either; then a
-        stranger is like one of the rows that are known, nobody knows which.
-        """
-        model = self.model
-        if model.designs(name):
-            rows = draws[f"{name}.x"][number]
-            return rows.mean(axis=0), np.atleast_2d(np.cov(rows.T.astype(float)))
-        out = np.zeros((model.size, model.size))
-        Lambda = draws[f"{name}.Lambda"][number].astype(float)
-        for group in model.groups(name):
-            columns = slice(group.first, group.end)
-            inverse = np.linalg.inv(Lambda[columns, columns])
-            if model.prior == "student-t" and group.end > 1:
-                degrees = model.hyper.student_degrees
-                inverse *= degrees / max(degrees - 2, 0.5)
-            out[columns, columns] = inverse
-        return draws[f"{name}.mu"][number], out
+    def with_newcomers(
+        self, draws: Mapping[str, NDArray[np.float32]]
+    ) -> Mapping[str, NDArray[np.float32]]:
+        """Draws with the moments of a stranger, and b_j and newness of all rows; computed once."""
+        if "user.newness" in draws:
+            return draws
+        is_centre = draws is not self.draws
+        if is_centre not in self._newcomers:
+            found: dict[str, list[Any]] = {}
+            for number in range(len(draws["tau"])):
+                for name, other in zip(SIDES, SIDES[::-1], strict=True):
+                    new = self.new_rows(draws, number, name)
+                    x = draws[f"{other}.x"][number].astype(float)
+                    found.setdefault(f"{name}.new_mean", []).append(new.stranger)
+                    found.setdefault(f"{name}.new_cov", []).append(new.cov)
+                    found.setdefault(f"{other}.query", []).append(new.query(x))
+                    rows = len(draws[f"{name}.x"][number])
+                    found.setdefault(f"{name}.newness", []).append(np.zeros(rows))
+            arrays = {name: np.array(values, np.float32) for name, values in found.items()}
+            self._newcomers[is_centre] = arrays
+        return {**draws, **self._newcomers[is_centre]}
+
+    @cached_property
+    def _newcomers(self) -> dict[bool, dict[str, NDArray[np.float32]]]:
+        return {}
+
+    @cached_property
+    def _rated(self) -> dict[Name, Rated]:
+        """What training rated, by side; where that is not at hand, only how much."""
+        if self.train is None:
+            nothing = np.empty(0, np.int32)
+            user, item = (
+                frozen(Sparse(np.zeros(len(ids) + 1, np.int64), nothing, np.empty(0)))
+                for ids in (self.users, self.items)
+            )
+        else:
+            rows = self.train.by_user, self.train.by_item
+            user, item = (Sparse(side.starts, side.index) for side in rows)
+        return {
+            "user": Rated(user, item, self.user_counts),
+            "item": Rated(item, user, self.item_counts),
+        }
+
+    def new_rows(
+        self,
+        draws: Mapping[str, NDArray[np.float32]],
+        number: int,
+        name: Name,
+        cov: Array | None = None,
+        power: float = 1.0,
+    ) -> NewRows:
+        """What one draw says of new users (or items); ``cov``, ``power``: see ``NewRows.of``."""
+        rows = draws[f"{name}.x"][number].astype(float)
+        prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
+        return NewRows.of(rows, self._rated[name], prior_cov, power, cov)
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
@@ -261,7 +355,7 @@ class Posterior:
         return self._warm(name, self.row_of(name, ids))
 
     def _warm(self, name: Name, rows: Index) -> Index:
-        counts = np.append(self.user_counts if name == "user" else self.item_counts, 0)
+        counts = np.append(self.counts(name), 0)
         return np.where(counts[rows] > 0, rows, -1).astype(np.int32)
 
     def cells(self, asked: Pairs | Ratings) -> Cells:

@@ -10,8 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_whole
-from bayesmf.choices import RANK_BY, RankBy
+from bayesmf.choices import RankBy
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.posterior import Posterior
@@ -24,6 +23,7 @@ Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
 CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
+ANSWERS = True  # whether items are ranked by what newcomers give them who choose to rate them
 
 
 class Seen(NamedTuple):
@@ -59,8 +59,6 @@ def recommend(
     it, "thompson" by one draw, chosen anew for each user, so that what is not known gets tried.
     What the users have ``seen`` is left out.
     """
-    check_whole("n", n, 1)
-    check_choice("rank_by", rank_by, RANK_BY)
     items = np.arange(len(posterior.items), dtype=np.int32) if candidates is None else candidates
     n = min(n, len(items))
     best = np.full((len(user), n), -1, np.int32)
@@ -69,7 +67,9 @@ def recommend(
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
     rated = np.where(posterior.item_counts[items] > 0, items, -1)
-    y = _widen(posterior, draws, "item", rated)
+    if min(rated.min(initial=0), user.min(initial=0)) < 0:
+        draws = posterior.with_newcomers(draws)
+    y = _widen(draws, "item", rated, rank_by != "mean")
     cautious = _score_strangers(posterior, user, rated) if rank_by == "lower" else None
     chosen = (
         stream(Draws(seed), None, "thompson").uniforms(len(user))[:, 0] * len(posterior)
@@ -80,8 +80,8 @@ def recommend(
 
     def fill(begin: int) -> None:
         span = slice(begin, begin + rows)
-        x = _widen(posterior, draws, "user", user[span])
-        block = _score(x, y, posterior.model.size + 1, rank_by, chosen[span])
+        x = _widen(draws, "user", user[span], rank_by != "mean")
+        block = _score(x, y, x.shape[1] // len(draws["tau"]), rank_by, chosen[span])
         if cautious is not None:
             block[:, rated < 0] = cautious[0][span, None]
             block[user[span] < 0] = cautious[1]
@@ -114,20 +114,30 @@ def _score_strangers(posterior: Posterior, user: Index, item: Index) -> list[Flo
     return out
 
 
-def _widen(posterior: Posterior, draws: Mapping[str, Floats], name: Name, rows: Index) -> Floats:
+def _widen(draws: Mapping[str, Floats], name: Name, rows: Index, with_noise: bool) -> Floats:
     """Put (bias, 1, S) of users or (1, bias, T) of items in every draw side by side.
 
-    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger.
+    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger. The
+    answers to what it says that somebody rates an item add two columns: newness and query of a
+    user, query and newness of an item.
     """
-    count, width = len(draws["tau"]), posterior.model.size + 1
+    asked = ANSWERS and f"{name}.newness" in draws
+    count, size = len(draws["tau"]), draws[f"{name}.x"].shape[2]
+    width = size + 1 + 2 * asked
     out = np.ones((len(rows), count, width), np.float32)
-    columns = [0, *range(2, width)] if name == "user" else range(1, width)
+    columns = [0, *range(2, size + 1)] if name == "user" else range(1, size + 1)
+    newness, query = (width - 2, width - 1) if name == "user" else (width - 1, width - 2)
     strangers = rows < 0
     for k in range(count):
-        out[:, k, columns] = draws[f"{name}.x"][k][rows]
+        values = draws[f"{name}.x"][k][rows]
+        if with_noise and f"{name}.noise" in draws:
+            values += draws[f"{name}.noise"][k][rows]
         if strangers.any():
-            mean = posterior.stranger(draws, k, name)[0]
-            out[:, k, columns] = np.where(strangers[:, None], mean, out[:, k, columns])
+            values[strangers] = draws[f"{name}.new_mean"][k]
+        out[:, k, columns] = values
+        if asked:
+            out[:, k, newness] = np.where(strangers, 1, draws[f"{name}.newness"][k][rows])
+            out[:, k, query] = np.where(strangers, 0, draws[f"{name}.query"][k][rows])
     return out.reshape(len(rows), -1)
 
 

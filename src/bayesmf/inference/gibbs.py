@@ -22,6 +22,7 @@ from bayesmf.evaluation.diagnostics import Targets, endless_error
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
+from bayesmf.fitted.redraw import redraw_rows
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
@@ -205,33 +206,45 @@ class Gibbs:
         self = self._settle(train)
         engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
-            keep = self.draws_kept(train)
+            keep, clock = self.draws_kept(train), Clock(callbacks, budget)
             kept = stack.enter_context(self._keep_draws(keep, keep_in))
-            clock = Clock(callbacks, budget)
             data = stack.enter_context(engine.place(train, self.model))
             run = Chains(self, engine, data, test, validation, patience, keep, kept)
             saved = None
             if checkpoint is not None:
                 parts = {"training": train, "test": test, "validation": validation}
                 facts = describe_run(run, start, parts)
-                saved = stack.enter_context(
-                    open_checkpoint(Path(checkpoint), run, facts, every, resume)
-                )
+                place = open_checkpoint(Path(checkpoint), run, facts, every, resume)
+                saved = stack.enter_context(place)
                 saved.load(clock)
             run.start, saved = self._find_start(start, run, train, validation, clock, saved)
             self._sample(run, clock, saved)
             fit = self._make_fit(run, clock)
+            if isinstance(train, Ratings) and self._redraws:
+                redraw_rows(self.model, train, kept.arrays, self.seed)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)
             fit.known = Posterior.of(fit.model, train, arrays, held_out=(test, validation))
-            fit.threads, fit.test_rmse = self.threads, test_error(fit.known, test, self.threads)
+            fit.threads = self.threads
+            self._add_errors(fit, train, test)
         return fit
+
+    def _add_errors(self, fit: GibbsFit, train: Ratings | Shards, test: Ratings | None) -> None:
+        """The test error is that of the kept draws; so is that of endless ones, if they changed."""
+        fit.test_rmse = test_error(fit.posterior, test, self.threads)
+        if self._redraws and isinstance(train, Ratings):
+            fit.endless_rmse, fit.endless_rmse_error = _endless_of_draws(fit, test)
 
     def _settle(self, train: Ratings | Shards) -> Gibbs:
         """The same sampler with a model whose unit is settled."""
         model = self.model.settle(train)
         return self if model is self.model else replace(self, model=model)
+
+    @property
+    def _redraws(self) -> bool:
+        """Whether the rows of kept draws are drawn again, if all ratings are here."""
+        return self.model.redraw and not self.model.responds
 
     @contextlib.contextmanager
     def _keep_draws(self, keep: int, keep_in: str | Path | None) -> Iterator[Kept]:
@@ -337,8 +350,24 @@ def _endless(run: Chains) -> tuple[float | None, float | None]:
     if run.target is None:
         return None, None
     moments = run.target.moments
-    found = endless_error(moments.means[moments.counts > 0], run.target.values)
-    whole, error = (None if math.isnan(value) else value for value in found)
+    return _without_nan(endless_error(moments.means[moments.counts > 0], run.target.values))
+
+
+def _endless_of_draws(fit: GibbsFit, test: Ratings | None) -> tuple[float | None, float | None]:
+    """The same from the draws that were kept, whose rows were drawn again."""
+    if test is None or not len(test):
+        return None, None
+    posterior, chains = fit.posterior, np.array(fit._draw_chains())
+    cells, means = posterior.cells(test), []
+    with using(fit.threads):
+        for chain in np.unique(chains):
+            mine = {name: values[chains == chain] for name, values in posterior.draws.items()}
+            means.append(replace(posterior, draws=mine).predictive(cells).mean)
+    return _without_nan(endless_error(np.array(means), np.asarray(test.values, float)))
+
+
+def _without_nan(values: tuple[float, float]) -> tuple[float | None, float | None]:
+    whole, error = (None if math.isnan(value) else value for value in values)
     return whole, error
 
 

@@ -83,12 +83,16 @@ class Model:
     effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
     hyper: Hyper = Hyper()  # the fixed numbers at the top
     unit: float | None = None  # theirs, in ratings; None: the training ratings' standard deviation
+    redraw: bool = (
+        True  # whether kept draws have their rows drawn again, for those with few ratings
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", check_whole("rank", self.rank))
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
-        check_kind("own_features", self.own_features, bool, "True or False")
+        for name in ("own_features", "redraw"):
+            check_kind(name, getattr(self, name), bool, "True or False")
         check_kind("hyper", self.hyper, Hyper, "a Hyper, such as Hyper(noise_shape=1)")
         for name, above in (("bounds", -math.inf), ("precision_prior", 0.0)):
             pair = getattr(self, name)
@@ -169,6 +173,7 @@ class Model:
             "precision_prior": (2.0, 2.0),
             "bias": "learned",
             "unit": 1.0,
+            "redraw": False,
         }
         return cls(**{**settings, **changes})
 
@@ -190,7 +195,7 @@ class Model:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Model:
         """Make the model of ``to_dict`` again, also after JSON has turned tuples into lists."""
-        found = {"unit": 1.0, **facts}  # which models did not have at first
+        found = {"unit": 1.0, "redraw": False, **facts}  # which models did not have at first
         hyper = dict(found["hyper"])
         if isinstance(hyper.get("feature_scale"), list):
             hyper["feature_scale"] = tuple(hyper["feature_scale"])

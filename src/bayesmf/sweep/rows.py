@@ -56,7 +56,7 @@ def update_rows(
     known, weight = other_side(data, others, algorithm), state.tau * me.alpha
     cov = algorithm.covariances(data.name)
     counter = algorithm.counter(data.name, "rows")
-    if model.has_own(data.name):
+    if model.has_own(data.name) or data.priors is not None:
         prior = row_prior(model, data, me, cov.offset)
         if len(cov.own):
             draw_rows(

@@ -1,0 +1,212 @@
+"""The prior of a row that training has not seen, given how many ratings it has and of what.
+
+The prior of the model is right for the rows of training, which have many ratings. A newcomer has
+few, and that somebody rates an item says something about them: the raters of an item are not like
+the mean user. Both are read from a draw itself, by regressing its rows S_i on who else rates what
+they rated. With weights w_i in proportion to n_i, K the prior count and Sbar the weighted mean,
+
+    Q_k  = (sum of S_i over the raters i of k + K Sbar) / (m_k + K) - Sbar
+    q_i  = the mean of Q_k over what i rated, each without the part of i itself
+    C_S, C_q, C_sq   the covariances of S_i, of q_i (without the scatter of the Q_k) and of both
+    C_w  = the covariance of the Q_k within what a row rated
+    H_g  = C_sq (C_q + C_w / g)^-1,  H_0 = 0
+
+and a row with g ratings, whose Q_k have the sum s, has the prior N(a_g(s), R_g) with
+
+    a_g(s) = Sbar + H_g (s / g - qbar)        R_g = C_S - H_g C_sq'
+
+A question about item j is asked of those who will rate it. That adds H_{g+1} Q_j / (g + 1) to the
+prior mean, of which the likelihood leaves the part G = P^-1 R_g^-1. The part that all items have in
+common, a_{g+1}(s) - a_g(s), is in the row; the rest is a product newness_i b_j of two numbers,
+
+    b_j = T_j' H_1 Q_j      newness = tr(G H_{g+1} M) / ((g + 1) tr(H_1 M)),  M = mean of Q_j T_j'
+
+so that a known user has newness 0 and a stranger 1. In all products T_j stands for (1, T_j).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.kernels.designs import Sparse, offsets
+from bayesmf.kernels.reduce import weighted_moments
+from bayesmf.model.conditionals import trace_with
+from bayesmf.model.data import RowPriors
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+PRIOR_COUNT = 5.0  # K: raters that an item has besides its own, all like the mean user
+MARGIN = 1.05  # by which what q tells of S stays below all that there is to tell
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Who rated what in training: by the rows of one side, and by those of the other."""
+
+    by_row: Sparse
+    by_other: Sparse
+    counts: Counts  # the ratings of each row
+
+    @property
+    def other_counts(self) -> Counts:
+        """The ratings of each row of the other side."""
+        return np.asarray(np.diff(self.by_other.starts))
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What one draw says of rows that are not in it."""
+
+    rated: Rated
+    mean: Array  # Sbar
+    cov: Array  # C_S
+    raters: Array  # Q_k, one row for each row of the other side
+    told: Array  # q_i, one row for each row of the side
+    told_mean: Array  # qbar
+    cross: Array  # C_sq
+    between: Array  # C_q
+    within: Array  # C_w
+
+    @classmethod
+    def of(
+        cls,
+        rows: Array,
+        rated: Rated,
+        prior_cov: Array,
+        power: float = 1.0,
+        cov: Array | None = None,
+    ) -> NewRows:
+        """Measure the rows S of a draw; weights are n_i^power.
+
+        ``prior_cov`` is the covariance of the model's prior. It counts as much as there are
+        columns, so that few rows leave a newcomer in doubt. ``cov`` is C_S, if rows are means and
+        their scatter is not all there is.
+        """
+        n, m = rated.counts, rated.other_counts
+        weight = np.where(n > 0, np.maximum(n, 1.0) ** power, 0.0)
+        weight /= max(weight.sum(), 1.0)
+        mean = weight @ rows
+        raters = _sums(rated.by_other, rows - mean, 1 / (m + PRIOR_COUNT))
+        each, size = 1 / np.maximum(n, 1), rows.shape[1]
+        without = 1 / (m + PRIOR_COUNT - 1)  # the weight of a row that is taken out of Q_k
+        both = _sums(rated.by_row, np.c_[raters, without[:, None] * raters, without], each)
+        full, own = both[:, :size], both[:, size:-1]
+        told = full + own - both[:, -1:] * (rows - mean)
+        total, second = weighted_moments(np.c_[rows - mean, told], weight, 0, 2 * size)[1:]
+        told_mean = total[size:]
+        second -= np.outer(total, total)
+        within = _within(raters, full, n, weight, rated)
+        if cov is None:
+            share = size * float(weight @ weight)  # of the prior, beside 1 / sum w^2 rows
+            cov = (second[:size, :size] + share * prior_cov) / (1 + share)
+        cross = second[:size, size:]
+        scatter = second[size:, size:] - float(weight @ each) * within
+        least = MARGIN * cross.T @ np.linalg.lstsq(cov, cross)[0]
+        between = least + _positive(_positive(scatter) - least)
+        between += 1e-9 * (np.trace(between) + np.trace(within)) * np.eye(size)
+        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within)
+
+    def gain(self, count: int) -> Array:
+        """H_g: what a row's mean of Q_k over so many ratings says of the row."""
+        if not count or not self.cross.any():
+            return np.zeros_like(self.cross)
+        return np.asarray(np.linalg.solve(self.between + self.within / count, self.cross.T).T)
+
+    def remainder(self, count: int) -> Array:
+        """R_g: the covariance that is left."""
+        return self.cov - self.gain(count) @ self.cross.T
+
+    def means(self, count: int, sums: Array, asked: int = 0) -> Array:
+        """a_g(s) for rows of so many ratings, one more if an item is ``asked`` about."""
+        g = count + asked
+        return self.mean + (sums / max(g, 1) - self.told_mean) @ self.gain(g).T
+
+    @cached_property
+    def stranger(self) -> Array:
+        """The mean of a row without ratings, asked about an item: a_1(0)."""
+        return np.asarray(self.means(0, np.zeros((1, len(self.mean))), 1)[0])
+
+    def query(self, others: Array) -> Array:
+        """b_j for every row (bias, T_j) of the other side."""
+        return np.asarray(np.einsum("ja,ja->j", _with_one(others), self.raters @ self.gain(1).T))
+
+    def sums(self, by_row: Sparse) -> Array:
+        """The sum of Q_k over what each of some rows rated."""
+        return _sums(by_row, self.raters, np.ones(len(by_row.starts) - 1))
+
+    def priors(self, by_row: Sparse) -> RowPriors:
+        """The priors of rows with these ratings, asked about an item."""
+        counts, sums = np.diff(by_row.starts), self.sums(by_row)
+        means = np.empty_like(sums)
+        for count in np.unique(counts):
+            mine = counts == count
+            means[mine] = self.means(int(count), sums[mine], 1)
+        return self._around(means, counts)
+
+    def known_priors(self, counts: Counts) -> RowPriors:
+        """The priors of the rows that this was measured on, each without itself."""
+        means = np.empty_like(self.told)
+        for count in np.unique(counts):
+            mine = counts == count
+            means[mine] = self.means(int(count), count * self.told[mine])
+        return self._around(means, counts)
+
+    def _around(self, means: Array, counts: Counts) -> RowPriors:
+        size = len(self.mean)
+        precision, linear = np.empty((len(means), size * (size + 1) // 2)), np.empty_like(means)
+        for count in np.unique(counts):
+            mine = counts == count
+            inverse = np.linalg.inv(self.remainder(int(count)))
+            precision[mine] = inverse[np.tril_indices(size)]
+            linear[mine] = means[mine] @ inverse
+        return RowPriors(precision, linear)
+
+    def newness(self, counts: Counts, others: Array, covs: Array) -> Array:
+        """How much of b_j rows with so many ratings have.
+
+        ``others`` are the rows of the other side, ``covs`` the covariances P^-1 of the new rows as
+        lower triangles.
+        """
+        m = self.rated.other_counts
+        M = (self.raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
+        whole, out = float(np.trace(self.gain(1) @ M)), np.zeros(len(counts))
+        for count in np.unique(counts) if whole > 0 else ():
+            mine = counts == count
+            part = np.linalg.solve(self.remainder(int(count)), self.gain(int(count) + 1) @ M)
+            out[mine] = trace_with((part + part.T) / 2, covs[mine]) / ((count + 1) * whole)
+        return out
+
+
+def _sums(by_row: Sparse, values: Array, scale: Array) -> Array:
+    """scale_i times the sum of values_k over the entries k of each row i."""
+    out = np.empty((len(scale), values.shape[1]))
+    offsets(by_row, values, scale, out)
+    return out
+
+
+def _within(raters: Array, full: Array, n: Counts, weight: Array, rated: Rated) -> Array:
+    """C_w: the covariance of the Q_k of one row, averaged over rows with two ratings or more."""
+    again = np.where(n >= 2, weight, 0.0)
+    again /= max(again.sum(), np.finfo(float).tiny)
+    shared = again / np.maximum(n - 1, 1)
+    by_other = _sums(rated.by_other, shared[:, None], np.ones(len(raters)))[:, 0]
+    size = raters.shape[1]
+    one = weighted_moments(raters, by_other, 0, size)[2]
+    return np.asarray(one - weighted_moments(full, shared * n, 0, size)[2])
+
+
+def _positive(matrix: Array) -> Array:
+    """The part of a symmetric matrix with positive eigenvalues."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.maximum(values, 0)) @ vectors.T)
+
+
+def _with_one(rows: Array) -> Array:
+    """(1, T_j) of rows (bias, T_j)."""
+    out = rows.copy()
+    out[:, 0] = 1.0
+    return out

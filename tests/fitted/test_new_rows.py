@@ -1,0 +1,196 @@
+"""The prior of rows that training has not seen: against plain loops, and what it is good for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bayesmf import MAP, Gibbs, Ratings, Variational, load_model
+from bayesmf.data.pairs import Cells
+from bayesmf.data.split import cold_start
+from bayesmf.data.synthetic import World, generate
+from bayesmf.fitted.base import SavedFit
+from bayesmf.fitted.new_rows import NewRows
+from bayesmf.kernels.designs import Sparse
+from bayesmf.model.conditionals import unpack
+from bayesmf.model.spec import Model
+from oracle.new_rows import ones, plain_new_rows
+from oracle.variants import VARIANTS
+
+TRAIN = generate(World(30, 25, 260, rank=2), seed=5)[0]
+FIT = Gibbs(VARIANTS["both sides, joint bias"], sweeps=12, burn_in=2, keep=4, chains=1).fit(TRAIN)
+POSTERIOR = FIT.posterior
+NOBODY = 10**6
+
+
+@pytest.mark.parametrize("name", ["user", "item"])
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_draw_is_measured_as_it_is_defined(name, number):
+    plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, number, name)
+    found = POSTERIOR.new_rows(POSTERIOR.draws, number, name)
+    close = {"rtol": 1e-7, "atol": 1e-10}
+    np.testing.assert_allclose(found.mean, plain.mean, **close)
+    np.testing.assert_allclose(found.raters, plain.Q, **close)
+    np.testing.assert_allclose(found.told, plain.q, **close)
+    np.testing.assert_allclose(found.within, plain.C_w, **close)
+    np.testing.assert_allclose(found.cross, plain.C_sq, **close)
+    np.testing.assert_allclose(found.between, plain.C_q, rtol=1e-6, atol=1e-9)
+    for g in (0, 1, 4, 200):
+        np.testing.assert_allclose(found.gain(g), plain.H(g), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.remainder(g), plain.R(g), rtol=1e-6, atol=1e-8)
+        assert np.linalg.eigvalsh(found.remainder(g)).min() > 0
+    other = "item" if name == "user" else "user"
+    others = POSTERIOR.draws[f"{other}.x"][number].astype(float)
+    np.testing.assert_allclose(found.query(others), plain.b(others), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.stranger, plain.mean - plain.H(1) @ plain.qbar, rtol=1e-6)
+
+
+def test_the_priors_of_rows_are_those_of_what_they_rated():
+    plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, 0, "user")
+    found = POSTERIOR.new_rows(POSTERIOR.draws, 0, "user")
+    rated = [[0, 3, 4], [], [7]]
+    index = np.array([k for each in rated for k in each], np.int32)
+    by_row = Sparse(np.cumsum([0, *map(len, rated)]), index)
+    for array in by_row:
+        array.flags.writeable = False
+    priors = found.priors(by_row)
+    for i, what in enumerate(rated):
+        g, s = len(what), sum((plain.Q[k] for k in what), np.zeros(3))
+        P = np.linalg.inv(plain.R(g))
+        np.testing.assert_allclose(unpack(priors.precision)[i], P, rtol=1e-5, atol=1e-6)
+        mean = np.linalg.solve(P, priors.linear[i])
+        np.testing.assert_allclose(mean, plain.a(g + 1, s), rtol=1e-5, atol=1e-6)
+    known = found.known_priors(TRAIN.by_user.counts)
+    for i in (0, 11):
+        g = int(TRAIN.by_user.counts[i])
+        mean = np.linalg.solve(unpack(known.precision)[i], known.linear[i])
+        np.testing.assert_allclose(mean, plain.a(g, g * plain.q[i]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [
+    MAP(VARIANTS["no side"], penalty=2.0), MAP(VARIANTS["both sides"], penalty=2.0),
+    MAP(replace(VARIANTS["user side"], precision="robust"), penalty=2.0),
+])  # fmt: skip
+def test_a_user_folded_into_an_estimate_is_where_ratings_and_prior_agree(algorithm):
+    """Ridge regression on the items about the mean a_{g+1}, and what asking says, by hand."""
+    fit = algorithm.fit(TRAIN)
+    values = [5, 1, 4]
+    new = Ratings.from_triplets(users=[NOBODY] * 3, items=TRAIN.items.values[:3], ratings=values)
+    posterior, size = fit.posterior, fit.posterior.model.size
+    plain = plain_new_rows(posterior, posterior.draws, 0, "user")
+    y, tau = posterior.draws["item.x"][0].astype(float), float(posterior.draws["tau"][0, 0])
+    z, left = ones(y), np.array(values) - posterior.mean - y[:3, 0]
+    prior, s = np.linalg.inv(plain.R(3)), plain.Q[:3].sum(axis=0)
+    P = prior + tau * z[:3].T @ z[:3]
+    x = np.linalg.solve(P, prior @ plain.a(4, s) + tau * z[:3].T @ left)
+    newness = plain.newness(3, np.linalg.inv(P), y, TRAIN.by_item.counts)
+    expected = posterior.mean + y[:, 0] + z @ x + newness * plain.b(y)
+    rated = TRAIN.by_item.counts > 0
+    pairs = [(NOBODY, item) for item in TRAIN.items.values]
+    found = fit.fold_in(new).predict(pairs)["mean"].to_numpy()
+    assert size == 3
+    np.testing.assert_allclose(found[rated], expected[rated], rtol=1e-4, atol=1e-4)
+
+
+def test_a_stranger_is_the_mean_row_asked_about_the_item():
+    moments = POSTERIOR.moments(Cells(np.array([-1], np.int32), np.array([4], np.int32)))
+    f, doubt = [], []
+    for k in range(len(POSTERIOR)):
+        plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, k, "user")
+        y = POSTERIOR.draws["item.x"][k].astype(float)
+        z = ones(y)[4]
+        x = plain.a(1, plain.Q[4])  # the query term is exact for a stranger
+        f.append(POSTERIOR.mean + y[4, 0] + z @ x)
+        doubt.append(z @ plain.C_S @ z)
+    assert moments.mean[0] == pytest.approx(np.mean(f), rel=1e-4)
+    assert moments.doubt[0] == pytest.approx(np.var(f, ddof=1) + np.mean(doubt), rel=1e-3)
+
+
+def test_a_stranger_to_everything():
+    nobody = np.array([-1], np.int32)
+    moments = POSTERIOR.moments(Cells(nobody, nobody))
+    f = []
+    for k in range(len(POSTERIOR)):
+        a, b = (plain_new_rows(POSTERIOR, POSTERIOR.draws, k, name) for name in ("user", "item"))
+        x, y = (each.a(1, np.zeros(3)) for each in (a, b))
+        f.append(POSTERIOR.mean + x[0] + y[0] + x[1:] @ y[1:])
+    assert moments.mean[0] == pytest.approx(np.mean(f), rel=1e-4)
+
+
+def test_noise_is_what_a_draw_adds_to_a_row():
+    """The variance of predictions over draws of one row's noise is that of its conditional."""
+    new = Ratings.from_triplets(users=[NOBODY] * 2, items=TRAIN.items.values[:2], ratings=[5, 1])
+    size, squares, means = POSTERIOR.model.size, [], []
+    for seed in range(400):
+        more = FIT.fold_in(new, seed=seed).posterior
+        row = int(more.row_of("user", [NOBODY])[0])
+        squares.append(more.draws["user.noise"][0, row])
+        means.append(more.draws["user.x"][0, row])
+    assert np.ptp(means, axis=0).max() == 0.0  # constant precisions: nothing else is random
+    plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, 0, "user")
+    z = ones(POSTERIOR.draws["item.x"][0])[:2]
+    tau = float(POSTERIOR.draws["tau"][0, 0])
+    expected = np.linalg.inv(np.linalg.inv(plain.R(2)) + tau * z.T @ z)
+    found = np.cov(np.array(squares).T)
+    # a variance of 400 draws has a relative standard error of sqrt(2 / 400); 5 of these
+    assert np.abs(np.diag(found) / np.diag(expected) - 1).max() < 5 * np.sqrt(2 / 400)
+    assert size == 3
+
+
+@pytest.mark.parametrize("algorithm", [
+    Gibbs(Model(rank=2), sweeps=12, burn_in=2, keep=4, chains=1),
+    Variational(Model(rank=2), sweeps=4), MAP(Model(rank=2), penalty=5.0),
+    Gibbs(Model.paper("side-only", rank=2), sweeps=12, burn_in=2, keep=4, chains=1),
+    Gibbs(Model.paper("none"), sweeps=12, burn_in=2, keep=4, chains=1),
+])  # fmt: skip
+def test_what_is_known_of_newcomers_is_saved(algorithm, tmp_path):
+    fit = algorithm.fit(TRAIN)
+    users, items = TRAIN.users.values[:2], TRAIN.items.values[:2]
+    pairs = [(NOBODY, items[0]), (users[0], NOBODY), (NOBODY, NOBODY), (users[1], items[1])]
+    new = Ratings.from_triplets(users=[NOBODY] * 2, items=items, ratings=[5, 1])
+    before, more = fit.predict(pairs), fit.fold_in(new).predict(pairs)
+    fit.save(tmp_path / "with")
+    fit.save(tmp_path / "without", without_ratings=True)
+    for name in ("with", "without"):
+        assert load_model(tmp_path / name).predict(pairs).equals(before)
+    again = load_model(tmp_path / "with").fold_in(new)
+    assert again.predict(pairs).equals(more)
+    again.save(tmp_path / "folded")
+    assert load_model(tmp_path / "folded").predict(pairs).equals(more)
+    # where training is not at hand, what was rated says nothing besides the ratings
+    blind = load_model(tmp_path / "without").fold_in(new).predict(pairs)
+    assert np.isfinite(blind["mean"].to_numpy()).all()
+
+
+def test_one_user_and_one_item_leave_a_finite_and_wide_prior():
+    train = Ratings.from_triplets(users=[1, 1, 2], items=[1, 2, 1], ratings=[1, 5, 4])
+    fit = Gibbs(Model(rank=3), sweeps=10, burn_in=2, chains=1, keep=4).fit(train)
+    table = fit.predict([(NOBODY, 1), (1, NOBODY), (1, 1)])
+    assert np.isfinite(table["mean"].to_numpy()).all()
+    assert table["sd"].to_numpy()[:2].min() > 0.3
+
+
+def test_who_rates_what_helps_newcomers():
+    """Users choose what they like: with the new prior the first ratings say more."""
+    cut = cold_start(generate(World(400, 60, 9000, rank=2, influence=2.0), seed=1)[0], 0, 0.2, 2)
+    fit = Gibbs(Model(rank=2), sweeps=60, burn_in=20, keep=20, chains=1).fit(cut.train)
+    error = {}
+    for name, train in (("new", fit.posterior.train), ("blind", None)):
+        one = SavedFit(replace(fit.posterior, train=train))
+        error[name] = one.fold_in(cut.given).evaluate(cut.test)["rmse"]
+    assert error["new"] < error["blind"]
+
+
+def test_measuring_needs_no_ratings_of_some_rows():
+    rows = np.random.default_rng(0).normal(size=(4, 2))
+    rated = POSTERIOR._rated["user"]
+    starts = np.array([0, 2, 2, 3, 3])
+    starts.flags.writeable = False
+    some = replace(rated, by_row=Sparse(starts, rated.by_row.index[:3]), counts=np.diff(starts))
+    other = np.zeros(TRAIN.n_items + 1, np.int64)
+    other.flags.writeable = False
+    some = replace(some, by_other=Sparse(other, rated.by_other.index[:0]))
+    found = NewRows.of(rows, some, np.eye(2))
+    np.testing.assert_allclose(found.mean, (2 * rows[0] + rows[2]) / 3)
