@@ -17,9 +17,9 @@ class Option:
     """An option that a message names; inside an f-string it becomes a token.
 
     ``name`` is the argument in Python and the parameter of a command. ``value`` follows it: text in
-    capitals stands for what the user puts there, and None shows the name alone. A mapping is written
-    as a dict. ``function`` is named in Python, where the option is not one of the function that the
-    user called.
+    capitals stands for what the user puts there, and None shows the name alone. A mapping is
+    written as a dict. ``function`` is named in Python, where the option is not one of the function
+    that the user called.
     """
 
     name: str

@@ -27,7 +27,9 @@ from bayesmf.errors import DataError, Option
 
 MOST_VALUES = 10_000  # that a category or a set may have
 FEW_VALUES = 20  # so many never look like the names of rows
-NUMERAL = re.compile(r"[-+]?(0|[1-9]\d*|(0|[1-9]\d*)?\.\d+|\d+\.)(e[-+]?\d+)?|[-+]?inf(inity)?", re.I)
+NUMERAL = re.compile(
+    r"[-+]?(0|[1-9]\d*|(0|[1-9]\d*)?\.\d+|\d+\.)(e[-+]?\d+)?|[-+]?inf(inity)?", re.I
+)
 MISSING = ("", "na", "n/a", "nan", "null", "none", "\\n")  # in a column of numbers that is text
 TYPES: dict[str, Any] = {
     "number": pa.float64(),
@@ -139,7 +141,7 @@ class Raw:
 
     def find_id(self, named: str | int | None) -> str:
         """Return the name of the column with the ids, as it is named or by what it is called."""
-        names = self.table.column_names
+        names: list[str] = self.table.column_names
         option = Option("id", "NAME", self.reader)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -175,10 +177,10 @@ class Raw:
         if len(ids) < len(codes):
             first = np.unique(codes, return_index=True)[1]
             row = int(np.setdiff1d(np.arange(len(codes)), first)[0])
-            before = self.locate(int(first[codes[row]]))
+            twice, before = ids.values.item(int(codes[row])), self.locate(int(first[codes[row]]))
             raise DataError(
-                f"{self.locate(row)}: the id {ids.values.item(int(codes[row]))!r} has a row already "
-                f"({before}); give one row for each id"
+                f"{self.locate(row)}: the id {twice!r} has a row already ({before}); give one row "
+                "for each id"
             )
         return ids, codes
 
@@ -269,8 +271,8 @@ def _texts(raw: Raw, name: str) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise DataError(
-            f"{raw.where}: column {name!r} holds values of type {kind}; give numbers (of a date, the "
-            f"year) or text, or {raw.leave_out(name)}"
+            f"{raw.where}: column {name!r} holds values of type {kind}; give numbers (of a date, "
+            f"the year) or text, or {raw.leave_out(name)}"
         )
     encoded = column.dictionary_encode().combine_chunks()
     texts = strip(pa.array([write_id(v) for v in encoded.dictionary.to_pylist()], pa.string()))
@@ -350,7 +352,7 @@ def learn_column(
     members = pc.list_flatten(values) if several else values.drop_null()
     found = sorted(members.unique().to_pylist())
     if len(found) > MOST_VALUES or (_name_like(len(found), len(members)) and not declared):
-        keep = f", or keep it with {raw.kinds({name: kind})}"
+        keep = f", or keep it with {Option('kinds', {name: kind})}"
         raise DataError(
             f"{raw.where}: column {name!r} has {len(found):,} values in {len(values):,} rows, like "
             f"a name, which says nothing about other rows; {raw.leave_out(name)}"

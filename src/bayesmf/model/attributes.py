@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayesmf.choices import AttributeKind, Side
+from bayesmf.choices import AttributeKind
 from bayesmf.data.attributes import TYPES, Column, Raw, choose_columns, clean, learn
 from bayesmf.data.ids import Ids
 from bayesmf.data.io.text import read_table
@@ -124,6 +124,11 @@ class Attributes:
         """Return the matrix of these rows."""
         return Matrix.from_sparse(self._matrix[self._rows_of(side.ids)])
 
+    def row_of(self, one: Ids) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the columns in which one id has entries, and the entries."""
+        row = self._matrix[self._rows_of(one)]
+        return row.indices, row.data
+
     def encode(self, rows: Any) -> Any:
         """Return the matrix of other rows, in their order, as a scipy sparse array.
 
@@ -135,8 +140,8 @@ class Attributes:
         for column in self.columns:
             if column.name not in raw.table.column_names:
                 raise DataError(
-                    f"{raw.where}: there is no column {column.name!r}, which the model has; add it, "
-                    "empty where it is not known"
+                    f"{raw.where}: there is no column {column.name!r}, which the model has; add "
+                    "it, empty where it is not known"
                 )
         parts = [column.encode(clean(raw, column.name, column.kind)) for column in self.columns]
         return sparse.hstack(parts, format="csr")
@@ -231,22 +236,18 @@ def _read(path: Any, *layout: Any) -> Raw:
     return Raw(table, locate, os.fspath(path), "Attributes.load", untyped)
 
 
-def with_attributes(model: Model, **given: Any) -> Model:
-    """Return the model with attributes of ``user`` or ``item`` as a further design.
+def with_attributes(model: Model, user: Any = None, item: Any = None) -> Model:
+    """Return the model with the attributes of users and items as further designs.
 
-    They are ``Attributes``, a frame or the path of a file; None leaves that side as it is.
+    They are ``Attributes``, a frame or the path of a file; None leaves a side as it is.
     """
-    changes: dict[str, Any] = {}
-    for side, table in given.items():
+    designs = {"user_designs": model.user_designs, "item_designs": model.item_designs}
+    for name, table in (("user_designs", user), ("item_designs", item)):
         if table is None:
             continue
         if isinstance(table, str | os.PathLike):
             table = Attributes.load(table)
         elif not isinstance(table, Attributes):
             table = Attributes.from_frame(table)
-        changes[f"{side}_designs"] = (*model.designs(_side(side)), table)
-    return replace(model, **changes)
-
-
-def _side(name: str) -> Side:
-    return "user" if name == "user" else "item"
+        designs[name] = (*designs[name], table)
+    return replace(model, **designs)  # type: ignore[arg-type]

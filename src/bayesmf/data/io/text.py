@@ -338,9 +338,7 @@ def _refuse_mixed_encodings(source: Source) -> None:
         )
 
 
-def _diagnose(
-    source: Source, dialect: Dialect, roles: Mapping[Any, int], reason: str
-) -> DataError:
+def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Any, int], reason: str) -> DataError:
     """Return the error that names the first line which Arrow could not take, and says why."""
     if "straddl" in reason:
         if dialect.quoted:
