@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayesmf.checks import check_choice
 from bayesmf.choices import ATTRIBUTE_KINDS, AttributeKind
 from bayesmf.data.columns import KNOWN_NAMES, list_names, position, simplify
-from bayesmf.data.ids import Ids, Locate, encode, strip, to_arrow, write_id
+from bayesmf.data.ids import INTEGER, Ids, Locate, encode, strip, to_arrow, write_id
 from bayesmf.errors import DataError, Option
 
 MOST_VALUES = 10_000  # that a category or a set may have
@@ -112,8 +111,8 @@ class Raw:
             raise DataError("two columns of the frame have the same name; rename one") from None
         except TypeError:
             raise DataError(
-                f"a {type(frame).__name__} is no table of attributes; give a pandas, polars or "
-                "pyarrow table, or the path of a file"
+                f"an object of type {type(frame).__name__} is no table of attributes; give a "
+                "pandas, polars or pyarrow table, or the path of a file"
             ) from None
 
         def locate(row: int) -> str:
@@ -173,7 +172,10 @@ class Raw:
         if pa.types.is_floating(column.type):  # as pandas has integers, where one was missing
             whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), 2.0**53))
             column = column.cast(pa.int64()) if pc.all(whole).as_py() else column
-        ids, codes = encode(column, name, self.locate, self.untyped)
+        mixed = False
+        if self.untyped:  # integers, if all of them are; 12 and "12" mean the same in the end
+            mixed = not pc.all(pc.match_substring_regex(strip(column), INTEGER)).as_py()
+        ids, codes = encode(column, name, self.locate, self.untyped, as_text=mixed)
         if len(ids) < len(codes):
             first = np.unique(codes, return_index=True)[1]
             row = int(np.setdiff1d(np.arange(len(codes)), first)[0])
@@ -201,7 +203,11 @@ def choose_columns(
         name = names[position(names, column, "attributes", raw.where)]
         if name == id_name:
             raise DataError(f"{raw.where}: column {name!r} holds the ids; give no kind for it")
-        check_choice(f"the kind of column {name!r}", kind, ATTRIBUTE_KINDS)
+        if kind not in ATTRIBUTE_KINDS:
+            raise DataError(
+                f"{raw.where}: {kind!r} is no kind for column {name!r}; choose one of "
+                f"{', '.join(ATTRIBUTE_KINDS)}"
+            )
         given[name] = kind
     return {
         name: given.get(name)
