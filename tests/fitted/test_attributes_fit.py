@@ -88,7 +88,8 @@ def test_frames_paths_and_attributes_are_one_model(tmp_path):
 def test_threads_do_not_change_a_bit():
     script = """
 import test_attributes_fit as t
-one, two = (t.Gibbs(t.BOTH, sweeps=4, chains=1, threads=n).fit(t.TRAIN).posterior.draws for n in (1, 2))
+fits = (t.Gibbs(t.BOTH, sweeps=4, chains=1, threads=n).fit(t.TRAIN) for n in (1, 2))
+one, two = (fit.posterior.draws for fit in fits)
 assert "item.W_2" in one and all((one[name] == two[name]).all() for name in one)
 """
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])

@@ -113,7 +113,7 @@ def attribute_parts(posterior: Posterior, user: int, item: int) -> list[dict[str
         for number, design in enumerate(posterior.model.designs(name)):
             if not isinstance(design, Attributes):
                 continue
-            which, x = design.row_of(one)
+            which, x = design.entries_of(one)
             total, count = np.zeros(len(which)), 0
             for state in _states(posterior):
                 me, others = state.sides(name)

@@ -124,7 +124,7 @@ class Attributes:
         """Return the matrix of these rows."""
         return Matrix.from_sparse(self._matrix[self._rows_of(side.ids)])
 
-    def row_of(self, one: Ids) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def entries_of(self, one: Ids) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the columns in which one id has entries, and the entries."""
         row = self._matrix[self._rows_of(one)]
         return row.indices, row.data
