@@ -78,6 +78,9 @@ def test_mistakes_are_told_in_flags(words, told, tables, tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", [(), ("--start", "map")])
 def test_who_has_no_row_is_told_once(words, tables):
     lines = tables[0].read_text().splitlines()
-    tables[0].write_text("\n".join(lines[:-3]) + "\n")
+    lines = ["user,age,gender,planet", *(f"{line},Earth" for line in lines[1:-3])]
+    tables[0].write_text("\n".join(lines) + "\n")
     told = run("--user-attributes", tables[0], *words).stderr
     assert told.count("Warning: 3 of 1,500 users have no row in the user attributes, such") == 1
+    note = "column 'planet' has the same value in every row and was left out"
+    assert told.count(f"Warning: {tables[0]}: {note}\n") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +76,31 @@ def test_every_kind_of_frame_and_file_is_the_same(make, tmp_path):
     for name in ("m.csv", "m.parquet"):
         assert Attributes.load(tmp_path / name, kinds={"genres": "set"}) == movies()
     assert movies(columns=["year"]) != movies()
+    swapped = Attributes.from_frame(pa.table({**MOVIES, "year": [1990.0, None, 2000.0]}),
+                                    kinds={"genres": "set"})  # fmt: skip
+    assert swapped.columns == movies().columns
+    assert swapped != movies()
+
+
+def test_attributes_travel():
+    assert pickle.loads(pickle.dumps(movies())) == movies()
+    assert hash(movies()) == hash(copy.deepcopy(movies()))
+
+
+def test_other_types_of_columns(tmp_path):
+    frame = pd.DataFrame({
+        "id": pd.Series([1, 2, 3], dtype="Int32"), "a": pd.Categorical(["x", None, "y"]),
+        "b": pd.Series([1, None, 0], dtype="Int8"),
+        "c": pd.Series([True, None, False], dtype=object),
+    })  # fmt: skip
+    found = Attributes.from_frame(frame)
+    assert [column.describe() for column in found.columns] == [
+        "a (category, 2 values)", "b (number)", "c (category, 2 values)",
+    ]  # fmt: skip
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert Attributes.load(tmp_path / "t.parquet") == found
+    halves = pd.DataFrame({"id": [1.0, 2.0], "x": ["p", "q"]})  # as pandas reads a gap
+    assert Attributes.from_frame(halves).ids.values.tolist() == [1, 2]
 
 
 def test_what_the_table_did_not_have_has_no_entry():
@@ -127,6 +154,7 @@ def test_a_constant_column_is_left_out_with_a_sentence(tmp_path):
     found = Attributes.load(tmp_path / "m.csv")
     assert found.notes == ("column 'year' has the same value in every row and was left out",)
     assert [column.name for column in found.columns] == ["genres"]
+    assert repr(found) == f"Attributes(3 rows by 'movie': genres (set, 3 values); {found.notes[0]})"
     flag = Attributes.from_frame(pa.table({"id": [1, 2], "cult": ["yes", None]}))
     assert np.array_equal(rows_of(flag, [1, 2]), [[1], [0]])  # present or not is a difference
 

@@ -173,9 +173,12 @@ def _load_attributes(side: str, path: Path, text: str | None) -> Attributes:
         return f"{option.in_python()} in Python"
 
     try:
-        return bayesmf.Attributes.load(path, id=ids[0] if ids else None, kinds=kinds)
+        table = bayesmf.Attributes.load(path, id=ids[0] if ids else None, kinds=kinds)
     except DataError as error:
         raise DataError(error.render(spell)) from None
+    for note in table.notes:
+        click.echo(f"Warning: {path}: {note}", err=True)
+    return table
 
 
 def _parse_designs(option: str, text: str | None) -> tuple[RatedSet, ...] | None:

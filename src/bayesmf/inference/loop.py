@@ -99,14 +99,12 @@ def check_parts(
             check_on_scale(part, train.scale)
         if name == "validation" and not len(part):
             raise DataError("there are no validation ratings; hold some out, or leave them out")
-    sides = (
-        SideFacts("user", train.users, train.by_user.counts),
-        SideFacts("item", train.items, train.by_item.counts),
-    )
-    for side in sides:
-        for design in model.designs(side.name):
-            if isinstance(design, Attributes):
-                design.check_rows(side)
+    for design in model.user_designs:
+        if isinstance(design, Attributes):
+            design.check_rows(SideFacts("user", train.users, train.by_user.counts))
+    for design in model.item_designs:
+        if isinstance(design, Attributes):
+            design.check_rows(SideFacts("item", train.items, train.by_item.counts))
 
 
 def record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:

@@ -228,7 +228,8 @@ class Attributes:
 
     def __repr__(self) -> str:
         listed = ", ".join(column.describe() for column in self.columns)
-        return f"Attributes({len(self.ids):,} rows by {self.id!r}: {listed})"
+        told = "; ".join([f"{len(self.ids):,} rows by {self.id!r}: {listed}", *self.notes])
+        return f"Attributes({told})"
 
 
 def _read(path: Any, *layout: Any) -> Raw:
