@@ -37,7 +37,7 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
     ]),
     ("Models", "A model is a value. [Which one?](guides/models.md) "
      "[How to extend it](guides/extending.md)",
-     [bayesmf.Model, bayesmf.Hyper, bayesmf.RatedSet]),
+     [bayesmf.Model, bayesmf.Hyper, bayesmf.RatedSet, bayesmf.Attributes]),
     ("Algorithms", "Each takes a model and has `fit`. [Which one?](guides/inference.md)",
      [bayesmf.Gibbs, bayesmf.Targets, bayesmf.Variational, bayesmf.MAP, Progress]),
     ("More than one machine",
@@ -51,14 +51,14 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
      [sklearn.MatrixFactorization]),
     ("Errors", "What a wrong argument, a damaged file or an unusable table raises.",
-     [errors.DataError, errors.OverfittingWarning]),
+     [errors.DataError, errors.AttributesWarning, errors.OverfittingWarning]),
 ]  # fmt: skip
 INSIDE = {  # what callers have no use for
     "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",
     "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict",
     "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep",
     "map", "describe_engine", "shared", "cluster", "propagate", "from_traces", "format_table",
-    "render", "message",
+    "render", "message", "check_rows", "entries_of",
 }  # fmt: skip
 CALLED = {Fitted: "fit"}  # as whom the methods are shown
 

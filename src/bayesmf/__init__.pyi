@@ -12,6 +12,7 @@ from bayesmf.data.split import Split as Split
 from bayesmf.data.split import kfold as kfold
 from bayesmf.data.split import split as split
 from bayesmf.engines.ray.cluster import Ray as Ray
+from bayesmf.errors import AttributesWarning as AttributesWarning
 from bayesmf.errors import DataError as DataError
 from bayesmf.errors import OverfittingWarning as OverfittingWarning
 from bayesmf.evaluation.diagnostics import Targets as Targets
@@ -21,6 +22,7 @@ from bayesmf.inference.map.fit import MAP as MAP
 from bayesmf.inference.one_call import fit as fit
 from bayesmf.inference.propagation.fit import Propagation as Propagation
 from bayesmf.inference.variational.fit import Variational as Variational
+from bayesmf.model.attributes import Attributes as Attributes
 from bayesmf.model.designs import RatedSet as RatedSet
 from bayesmf.model.spec import Hyper as Hyper
 from bayesmf.model.spec import Model as Model

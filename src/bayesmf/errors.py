@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 
 
@@ -17,12 +17,13 @@ class Option:
     """An option that a message names; inside an f-string it becomes a token.
 
     ``name`` is the argument in Python and the parameter of a command. ``value`` follows it: text in
-    capitals stands for what the user puts there, and None shows the name alone. ``function`` is
-    named in Python, where the option is not one of the function that the user called.
+    capitals stands for what the user puts there, and None shows the name alone. A mapping is
+    written as a dict. ``function`` is named in Python, where the option is not one of the function
+    that the user called.
     """
 
     name: str
-    value: str | float | bool | None = None
+    value: str | float | bool | Mapping[str, str] | None = None
     function: str = ""
 
     def __str__(self) -> str:
@@ -79,6 +80,10 @@ class DataError(ValueError):
     def render(self, spell: Spell, elsewhere: Callable[[Option], str] = Option.in_python) -> str:
         """Spell every option of the message, as ``render`` does."""
         return render(self.message, spell, elsewhere)
+
+
+class AttributesWarning(UserWarning):
+    """Some users or items have no row in the table of their attributes."""
 
 
 class OverfittingWarning(UserWarning):

@@ -12,6 +12,7 @@ from bayesmf.data.pairs import Pairs, pairs_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.machine import MOST_THREADS
+from bayesmf.model.attributes import with_attributes
 from bayesmf.model.spec import Model
 
 try:
@@ -34,6 +35,8 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``: those
       of ``Model``. None stands for what ``Model()`` has, so that the default is the best model.
+    - ``user_attributes``, ``item_attributes``: what is known about users and items beforehand:
+      ``Attributes``, a frame, or the path of a file.
     - ``sweeps``, ``burn_in``: those of ``Gibbs``, for one chain. With None, ``Gibbs`` chooses the
       burn-in.
     - ``duplicates``: what to do if a pair is rated twice: "error", "last" or "mean".
@@ -53,6 +56,8 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         own_features: bool | None = None,
         precision: str | None = None,
         bias: str | None = None,
+        user_attributes: Any = None,
+        item_attributes: Any = None,
         sweeps: int = 200,
         burn_in: int | None = None,
         duplicates: str = "error",
@@ -65,6 +70,8 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.own_features = own_features
         self.precision = precision
         self.bias = bias
+        self.user_attributes = user_attributes
+        self.item_attributes = item_attributes
         self.sweeps = sweeps
         self.burn_in = burn_in
         self.duplicates = duplicates
@@ -94,6 +101,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Translate the parameters: the one place that knows ``Model`` and ``Gibbs``."""
         given = {name: getattr(self, name) for name in OF_MODEL}
         model = Model(**{k: v for k, v in given.items() if v is not None})
+        model = with_attributes(model, self.user_attributes, self.item_attributes)
         options: dict[str, Any] = {} if self.burn_in is None else {"burn_in": self.burn_in}
         seed = self.random_state
         if not isinstance(seed, int | np.integer):

@@ -18,7 +18,7 @@ class Attributes:
 
     rows: tuple[tuple[int | str, tuple[float, ...]], ...]  # (id, its attributes)
 
-    name: ClassVar[str] = "attributes"
+    name: ClassVar[str] = "toy-attributes"
 
     def matrix(self, side):
         listed = dict(self.rows)

@@ -21,7 +21,7 @@ from bayesmf.cli.options import say
 from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.errors import AttributesWarning, DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
@@ -87,6 +87,7 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
         show = _make_callback(bar, quiet, lambda *told: _forecast(algorithm, parts.train, *told))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", OverfittingWarning)
+            warnings.simplefilter("default", AttributesWarning)  # once, also with a MAP start
             fit = algorithm.fit(
                 parts.train, parts.test, validation=parts.validation, callbacks=[show], **options
             )

@@ -58,14 +58,14 @@ def recognise(
     for role in roles:
         name = given.get(role)
         if name is not None and (role, name) != ("time", "none"):
-            k = _position(names, name, role, where)
+            k = position(names, name, role, where)
             if k in found.values():
                 raise DataError(
                     f"{where}: column {names[k]!r} cannot be both the {role} and another; name "
                     "different columns"
                 )
             found[role] = k
-    plain = [_simplify(name) for name in names]
+    plain = [simplify(name) for name in names]
     for role in roles:
         if role in found or (role == "time" and given.get("time") == "none"):
             continue
@@ -83,11 +83,13 @@ def recognise(
             remedy = f"call the column {role!r}"
             if role in given:
                 remedy = f"name it with {Option(role, 'NAME', reader)}"
-            raise DataError(f"{where}: no column for the {role} among {_list(names)}; {remedy}")
+            listed = list_names(names)
+            raise DataError(f"{where}: no column for the {role} among {listed}; {remedy}")
     return found
 
 
-def _position(names: Sequence[str], name: str | int, role: Role, where: str) -> int:
+def position(names: Sequence[str], name: str | int, role: str, where: str) -> int:
+    """Return the position of the column with this name, or this number from 1."""
     if isinstance(name, str) and name in names:
         return list(names).index(name)
     if isinstance(name, int) or name.isdecimal():
@@ -96,14 +98,16 @@ def _position(names: Sequence[str], name: str | int, role: Role, where: str) -> 
         raise DataError(
             f"{where}: no column {name} for the {role}; there are {len(names)}, counted from 1"
         )
-    raise DataError(f"{where}: no column {name!r} for the {role}; the columns are {_list(names)}")
+    listed = list_names(names)
+    raise DataError(f"{where}: no column {name!r} for the {role}; the columns are {listed}")
 
 
-def _list(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """Write names for a message."""
     return ", ".join(repr(name) for name in names)
 
 
-def _simplify(name: str) -> str:
+def simplify(name: str) -> str:
     """Make 'userid' of 'User-ID', 'user_id' and 'user_id:token'."""
     return "".join(c for c in name.split(":")[0].casefold() if c.isalnum())
 

@@ -103,7 +103,7 @@ def look_up(known: Ids, column: pa.ChunkedArray, what: str, locate: Locate) -> N
     is missing is refused.
     """
     encoded = column.dictionary_encode().combine_chunks()
-    texts = [_write_id(value) for value in encoded.dictionary.to_pylist()]
+    texts = [write_id(value) for value in encoded.dictionary.to_pylist()]
     stripped = strip(pa.array(texts, pa.string())).to_pylist()
     code: NDArray[np.int32] = pc.fill_null(encoded.indices, len(texts)).to_numpy()
     empty = np.array([*(text == "" for text in stripped), True])[code]
@@ -120,7 +120,7 @@ def look_up(known: Ids, column: pa.ChunkedArray, what: str, locate: Locate) -> N
     return index[code]
 
 
-def _write_id(value: Any) -> str:
+def write_id(value: Any) -> str:
     """Write an id as a text file has it: 1.0 is 1, and NaN is nothing."""
     if value != value:
         return ""

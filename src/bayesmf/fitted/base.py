@@ -266,7 +266,7 @@ class Fitted:
         features and designs, each with its ``mean`` and ``sd`` over the draws, whose means
         add up to the prediction; and, if the training ratings are at hand, ``ratings``: the
         ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
-        ``adds``.
+        ``adds``. If the model has attributes, ``attributes`` are the ``most`` that matter most.
         """
         check_whole("most", most, 1)
         for what, asked in (("user", user), ("item", item)):

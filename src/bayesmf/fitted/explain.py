@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.model.attributes import Attributes
 from bayesmf.model.data import Data
 from bayesmf.model.state import State, from_arrays, refresh_offsets
 
@@ -102,6 +103,35 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
     return total / count
 
 
+def attribute_parts(posterior: Posterior, user: int, item: int) -> list[dict[str, Any]]:
+    """What each attribute of the user and of the item adds to the prediction, the largest first.
+
+    Attribute k of user i adds X_ik (W_k0 + W_k'T_j) through the mean of the user's prior, and one
+    of item j adds X_jk (W_k0 + S_i'W_k); averaged over the draws.
+    """
+    size, rows = posterior.model.size, {"user": user, "item": item}
+    found: list[dict[str, Any]] = []
+    for name, other in zip(SIDES, SIDES[::-1], strict=True):
+        one = posterior.ids(name).take(np.array([rows[name]]))
+        for number, design in enumerate(posterior.model.designs(name)):
+            if not isinstance(design, Attributes):
+                continue
+            which, x = design.entries_of(one)
+            total, count = np.zeros(len(which)), 0
+            for state in _states(posterior):
+                me, others = state.sides(name)
+                z = others.x[rows[other], :size].copy()
+                z[0] = 1.0
+                total, count = total + x * (me.shifts[number].W[which] @ z), count + 1
+            labels = list(design.labels())
+            for k, entry, adds in zip(which, x, total / count, strict=True):
+                column, value = labels[k]
+                shown = column.mean + column.sd * float(entry) if value is None else value
+                named = {"side": name, "attribute": column.name, "value": shown}
+                found.append({**named, "adds": float(adds)})
+    return sorted(found, key=lambda part: -abs(part["adds"]))
+
+
 def explain(
     posterior: Posterior, user: int, item: int, rated: Ratings | None, most: int = 5
 ) -> dict[str, Any]:
@@ -116,6 +146,9 @@ def explain(
             for name, values in parts.items()
         },
     }
+    attributes = attribute_parts(posterior, user, item)
+    if attributes:
+        out["attributes"] = attributes[:most]
     if rated is not None and not posterior.model.responds:
         rows = rated.by_user
         span = slice(rows.starts[user], rows.starts[user + 1])

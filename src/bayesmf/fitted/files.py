@@ -29,9 +29,10 @@ from bayesmf.data.io.atomic import (
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
-from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.model.attributes import Attributes
 from bayesmf.model.data import column_counts, design_matrices
-from bayesmf.model.designs import RatedSet, SideFacts
+from bayesmf.model.designs import MOST_DESIGNS, RatedSet, SideFacts
 from bayesmf.model.spec import Hyper, Model
 from bayesmf.model.state import shift_names
 
@@ -39,7 +40,12 @@ FORMAT = 2
 OLDEST = 1  # the first format that is still read; it has no held-out ratings and no order of traces
 FACTS, ARRAYS, USERS, ITEMS = "model.json", "arrays.safetensors", "users.txt", "items.txt"
 TRAIN, HELD_OUT = "ratings.parquet", "held_out.parquet"
-PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT)
+TABLES = {  # of a design of attributes, by its side and its number
+    (side, number): f"{side}_attributes_{number + 1}.parquet"
+    for side in SIDES
+    for number in range(MOST_DESIGNS)
+}
+PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT, *TABLES.values())
 INSIDE = "model"  # the folder of the model in the folder of a fit
 MOST = 1 << 40  # bytes that a file inside an archive may claim to have
 
@@ -156,7 +162,11 @@ def _make_files(
     }
     for name, ratings in ((TRAIN, posterior.train), (HELD_OUT, posterior.held_out)):
         if ratings is not None and not without_ratings:
-            files[name] = _to_parquet(ratings)
+            files[name] = _to_parquet(ratings.to_arrow())
+    for (side, number), name in TABLES.items():
+        design = dict(enumerate(posterior.model.designs(side))).get(number)
+        if isinstance(design, Attributes):
+            files[name] = _to_parquet(design.table)
     document = {
         "format": FORMAT,
         "version": bayesmf.__version__,
@@ -171,11 +181,11 @@ def _make_files(
     return {**files, FACTS: (to_json(document, indent=1) + "\n").encode()}
 
 
-def _to_parquet(ratings: Ratings) -> bytes:
+def _to_parquet(table: pa.Table) -> bytes:
     from pyarrow import parquet
 
     file = io.BytesIO()
-    parquet.write_table(ratings.to_arrow(), file)
+    parquet.write_table(table, file)
     return file.getvalue()
 
 
@@ -267,7 +277,8 @@ def _parse(
     from safetensors.numpy import load as from_bytes
 
     first = document["format"] == 1
-    model = (_model_of_format_1 if first else Model.from_dict)(document["model"])
+    facts = document["model"] if first else _add_tables(document, files)
+    model = (_model_of_format_1 if first else Model.from_dict)(facts)
     users = _parse_ids(files[USERS], document["ids"]["user"])
     items = _parse_ids(files[ITEMS], document["ids"]["item"])
     arrays = from_bytes(files[ARRAYS])
@@ -307,6 +318,18 @@ def _parse(
         held_out,
     )
     return posterior, dict(document["facts"]), {name: groups["trace"][name] for name in order}
+
+
+def _add_tables(document: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The facts of the model with the tables of its attributes, which are files of their own."""
+    from pyarrow import parquet
+
+    facts = dict(document["model"])
+    for (side, number), name in TABLES.items():
+        if name in document["sha256"]:
+            table = parquet.read_table(pa.BufferReader(files[name]))
+            facts[f"{side}_designs"][number]["table"] = table
+    return facts
 
 
 def _parse_ratings(content: bytes, users: Ids, items: Ids, scale: Scale) -> Ratings:

@@ -38,6 +38,7 @@ from bayesmf.inference.target import RunningMoments
 from bayesmf.model.state import State, check_start, from_arrays, to_arrays
 
 FORMAT = 3
+LONG = 500  # characters that nobody wants to compare
 MAGIC, MAIN, LOCK = "bayesmf-checkpoint", "run.checkpoint", ".lock"
 OURS = re.compile(r"run\.checkpoint|(start|(chain|draw)-\d+(-\d+)?)\.safetensors")
 STALE = re.compile(rf"\.({OURS.pattern})\..*")  # what a killed process was writing
@@ -201,6 +202,8 @@ class Checkpoint:
                 what = f"{name}={there.get(name)!r}, not {here.get(name)!r}"
                 if name.startswith("ratings."):
                     what = f"other {name.removeprefix('ratings.')} ratings"
+                elif len(what) > LONG:  # attributes, whose description may fill pages
+                    what = f"another {name}"
                 elif name == "start":
                     what = "another start"
                 elif name == "engine.spans":

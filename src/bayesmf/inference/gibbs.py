@@ -200,7 +200,7 @@ class Gibbs:
           if nothing had happened. ``budget`` counts anew; a MAP start that is to be saved is
           finished first, whatever the budget.
         """
-        check_parts(train, shards=True, test=test, validation=validation)
+        check_parts(train, self.model, shards=True, test=test, validation=validation)
         if resume and checkpoint is None:
             raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
         self = self._settle(train)

@@ -18,6 +18,9 @@ from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.posterior import check_on_scale
 from bayesmf.inference.convergence import Check
+from bayesmf.model.attributes import Attributes
+from bayesmf.model.designs import SideFacts
+from bayesmf.model.spec import Model
 from bayesmf.model.state import State
 
 
@@ -72,10 +75,13 @@ Callback = Callable[[Progress], bool | None]
 GIVE_RATINGS = "Ratings, such as Ratings.from_frame(table), or fit a table with bayesmf.fit(table)"
 
 
-def check_parts(train: Ratings | Shards, *, shards: bool = False, **parts: Ratings | None) -> None:
+def check_parts(
+    train: Ratings | Shards, model: Model, *, shards: bool = False, **parts: Ratings | None
+) -> None:
     """Refuse test or validation ratings that number users or items in another way.
 
-    With ``shards`` the training ratings may be on disk.
+    With ``shards`` the training ratings may be on disk. Attributes of the model have to be those of
+    users and items that are in training.
     """
     check_kind("train", train, (Ratings, Shards), GIVE_RATINGS)
     if isinstance(train, Shards) and not shards:
@@ -93,6 +99,12 @@ def check_parts(train: Ratings | Shards, *, shards: bool = False, **parts: Ratin
             check_on_scale(part, train.scale)
         if name == "validation" and not len(part):
             raise DataError("there are no validation ratings; hold some out, or leave them out")
+    for design in model.user_designs:
+        if isinstance(design, Attributes):
+            design.check_rows(SideFacts("user", train.users, train.by_user.counts))
+    for design in model.item_designs:
+        if isinstance(design, Attributes):
+            design.check_rows(SideFacts("item", train.items, train.by_item.counts))
 
 
 def record(trace: dict[str, list[float]], facts: dict[str, float]) -> None:

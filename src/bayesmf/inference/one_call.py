@@ -21,6 +21,7 @@ from bayesmf.inference.engine import Engine
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.map.fit import MAP
 from bayesmf.inference.variational.fit import Variational
+from bayesmf.model.attributes import with_attributes
 from bayesmf.model.spec import Model
 
 ALGORITHMS: dict[Inference, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
@@ -111,6 +112,8 @@ def fit(
     model: Model | None = None,
     *,
     rank: int | None = None,
+    user_attributes: Any = None,
+    item_attributes: Any = None,
     inference: Inference = "gibbs",
     sweeps: int | None = None,
     chains: int | None = None,
@@ -127,6 +130,8 @@ def fit(
     - ``data``: ``Ratings``, a frame with user, item and rating, the path of a file, the name of a
       data set, or a folder of shards.
     - ``model``: the default is ``Model()``, the best member known; ``rank`` sets its rank.
+    - ``user_attributes``, ``item_attributes``: what is known about users and items beforehand, such
+      as age and genre: ``Attributes``, a frame, or the path of a file.
     - ``inference``: "gibbs" samples, "vi" is variational inference, "map" a MAP estimate.
     - ``sweeps``: how long; the algorithm's own default if None.
     - ``chains``, ``until``: of Gibbs sampling. It has 4 chains if None, and goes on until they have
@@ -143,6 +148,7 @@ def fit(
     if model is not None and rank is not None:
         raise TypeError("rank is for the default model; set it in the model that is given")
     chosen = model or (Model() if rank is None else Model(rank=rank))
+    chosen = with_attributes(chosen, user_attributes, item_attributes)
     given: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "until": until}
     given["engine"] = None if engine == "threads" else engine
     given = {name: value for name, value in given.items() if value is not None}

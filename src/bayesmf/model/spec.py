@@ -296,6 +296,8 @@ def check_part(name: str, part: object, kind: type, example: str) -> None:
 
 
 def _part_to_dict(part: Any) -> dict[str, Any]:
+    if hasattr(part, "to_dict"):
+        return {"name": part.name, **part.to_dict()}
     return {"name": part.name, **(asdict(part) if is_dataclass(part) else {})}  # type: ignore[arg-type]
 
 
@@ -307,7 +309,10 @@ def _part_from_dict(kind: str, facts: Mapping[str, Any]) -> Any:
             f"the model has the {kind} {name!r}, which is not known here; import the module that "
             "registers it first"
         )
-    return PARTS[f"{kind} {name}"](**{key: _tuples(value) for key, value in settings.items()})
+    part = PARTS[f"{kind} {name}"]
+    if hasattr(part, "from_dict"):
+        return part.from_dict(settings)
+    return part(**{key: _tuples(value) for key, value in settings.items()})
 
 
 def _tuples(value: Any) -> Any:

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
 
 from bayesmf.data.io.archive import HEAD
 from bayesmf.errors import DataError, Option
@@ -19,6 +19,13 @@ NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space"}
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*|\s*[-+]?(nan|inf|infinity)\s*", re.I)
 BLANK_LINES = re.compile(r"([ \t]*(\r\n|\n|\r))*")
 SAMPLE_RECORDS = 50
+Record = Literal["rating", "pair", "row"]
+FIELDS: dict[Record, tuple[int, str]] = {
+    "rating": (3, "user, item and rating"),
+    "pair": (2, "user and item"),
+    "row": (2, "an id and its attributes"),
+}
+"""What a line of a file holds: how many fields it has at least, and which."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +59,22 @@ class Dialect:
 
 
 def sniff(
-    name: str, head: bytes, separator: str | None, header: bool | None, least: int = 3
+    name: str, head: bytes, separator: str | None, header: bool | None, what: Record = "rating"
 ) -> Dialect:
     """Find out the layout of a file that begins with ``head``.
 
-    A record has ``least`` or more fields. ``separator`` and ``header`` are taken as given unless
-    they are None. ``name`` begins the messages.
+    ``what`` says what a line holds. ``separator`` and ``header`` are taken as given unless they are
+    None. ``name`` begins the messages.
     """
+    least, listed = FIELDS[what]
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{name}: the text is UTF-16; save it as UTF-8")
-    what = "rating" if least == 3 else "pair"
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{name}: the file is empty; give one {what} a line")
     if b"\0" in head:
         raise DataError(
             f"{name}: the file is not text (nor parquet, gzip, bzip2 or zip); "
-            "give a ratings table as csv, tsv or parquet"
+            f"give a {'ratings ' if what == 'rating' else ''}table as csv, tsv or parquet"
         )
     text = _decode(head)
     start = BLANK_LINES.match(text)
@@ -81,9 +88,8 @@ def sniff(
     if separator is None or not samples[separator]:
         first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
         raise DataError(
-            f"{name}, line {blank + 1}: {short(first_line)} does not split into user"
-            f"{', item and rating' if least == 3 else ' and item'}; separate them by commas, tabs, "
-            f"'::' or spaces, or give {Option('separator', 'TEXT')}"
+            f"{name}, line {blank + 1}: {short(first_line)} does not split into {listed}; separate "
+            f"them by commas, tabs, '::' or spaces, or give {Option('separator', 'TEXT')}"
         )
     sample, escaped = samples[separator], escapes(text.encode(), separator)
     first = sample[0][1]

@@ -1,4 +1,4 @@
-"""Ratings files, read whole columns at a time without a loop over rows.
+"""Files of ratings, pairs and attributes, read whole columns at a time without a loop over rows.
 
 The fast path gives the text to Arrow. Only when something is wrong does a second, slow pass go
 over the file line by line, to name the line.
@@ -17,7 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from bayesmf.data.columns import ROLES, Columns, Named, Role, recognise
-from bayesmf.data.ids import strip, to_arrow
+from bayesmf.data.ids import Locate, strip, to_arrow
 from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all
 from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
 from bayesmf.errors import DataError, Option
@@ -49,6 +49,16 @@ def read_columns(
     else:
         roles = _by_position(dialect, given, where)
     table, dialect = _read_text(source, dialect, roles)
+    pa.default_memory_pool().release_unused()  # the raw text, as large as the file
+    if table.num_rows == 0:
+        raise DataError(f"{source.name}: there is a header but no rating; check the file")
+    time = table["time"] if "time" in roles else None
+    where_is = _locate(source, dialect)
+    return Columns(table["user"], table["item"], table["rating"], time, where_is, untyped=True)
+
+
+def _locate(source: Source, dialect: Dialect) -> Locate:
+    """Make the function that says where a record stands."""
 
     def locate(row: int) -> str:
         for number, (line, _) in enumerate(_records(source, dialect)):
@@ -56,11 +66,7 @@ def read_columns(
                 return f"{source.name}, line {line}"
         return source.name
 
-    pa.default_memory_pool().release_unused()  # the raw text, as large as the file
-    if table.num_rows == 0:
-        raise DataError(f"{source.name}: there is a header but no rating; check the file")
-    time = table["time"] if "time" in roles else None
-    return Columns(table["user"], table["item"], table["rating"], time, locate, untyped=True)
+    return locate
 
 
 def read_pairs(
@@ -85,7 +91,7 @@ def read_pairs(
             raise DataError(f"{source.name}: there is no pair in the table; check the file")
         user, item = (table[names[roles[role]]] for role in pair)
         return user, item
-    dialect = sniff(source.name, head, separator, header, least=2)
+    dialect = sniff(source.name, head, separator, header, "pair")
     where = f"{source.name}, line {max(dialect.skip, 1)}"
     if dialect.header is not None:
         roles = recognise(dialect.header, given, where, pair)
@@ -95,6 +101,34 @@ def read_pairs(
         roles = recognise(names, by_number, where, pair)
     table, _ = _read_text(source, dialect, roles)
     return strip(table["user"]), strip(table["item"])
+
+
+def read_table(
+    path: Path,
+    names: Sequence[str] | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    member: str | None = None,
+) -> tuple[pa.Table, Locate, bool]:
+    """Read all columns of a file of the same kinds, those of a text file as text.
+
+    ``names`` are those of the columns, where the file has no header; else they are numbers from 1.
+    Returns the table, where each of its rows stands, and whether it was read from text.
+    """
+    source = open_source(path, member)
+    head = source.head()
+    if head.startswith(PARQUET):
+        _, table = _parquet(source, {}, None)
+        return table, lambda row: f"{source.name}, row {row + 1}", False
+    dialect = sniff(source.name, head, separator, False if names is not None else header, "row")
+    called = list(names or dialect.header or (str(k + 1) for k in range(dialect.fields)))
+    if len(called) != dialect.fields:
+        raise DataError(
+            f"{source.name}: {len(called)} names for {dialect.fields} columns; give one for each "
+            f"with {Option('names', function='Attributes.load')}"
+        )
+    table, dialect = _read_text(source, dialect, {str(k): k for k in range(dialect.fields)})
+    return table.rename_columns(called), _locate(source, dialect), True
 
 
 def _read_parquet(source: Source, given: Named) -> Columns:
@@ -110,14 +144,21 @@ def _read_parquet(source: Source, given: Named) -> Columns:
     return Columns(column("user"), column("item"), column("rating"), column("time"), locate)
 
 
-def _parquet(source: Source, given: Named, roles: Sequence[Role]) -> tuple[list[str], pa.Table]:
-    """Return the names of all columns, and the table of those that play one of the roles."""
+def _parquet(
+    source: Source, given: Named, roles: Sequence[Role] | None
+) -> tuple[list[str], pa.Table]:
+    """Return the names of all columns, and the table of those that play one of the roles.
+
+    The table has all columns if ``roles`` is None.
+    """
     from pyarrow import parquet
 
     try:
         file = parquet.ParquetFile(source.path if source.path else read_all(source))
         names = file.schema_arrow.names
-        chosen = [names[k] for k in recognise(names, given, source.name, roles).values()]
+        chosen = names
+        if roles is not None:
+            chosen = [names[k] for k in recognise(names, given, source.name, roles).values()]
         if any(names.count(name) > 1 for name in chosen):
             raise DataError(f"{source.name}: two columns have the same name; rename one")
         table = file.read(columns=chosen)
@@ -154,7 +195,7 @@ def _by_position(dialect: Dialect, given: Named, where: str) -> dict[Role, int]:
 
 
 def _read_text(
-    source: Source, dialect: Dialect, roles: Mapping[Role, int]
+    source: Source, dialect: Dialect, roles: Mapping[Any, int]
 ) -> tuple[pa.Table, Dialect]:
     """Parse the text; again if further down it proves to be Latin-1, or to escape its quotes."""
     try:
@@ -173,14 +214,15 @@ def _read_text(
     return table, dialect
 
 
-def _parse_text(stream: _Watcher, dialect: Dialect, roles: Mapping[Role, int]) -> pa.Table:
+def _parse_text(stream: _Watcher, dialect: Dialect, roles: Mapping[Any, int]) -> pa.Table:
     from pyarrow import csv as arrow_csv
 
     names = [f"column {k}" for k in range(dialect.fields)]
     for role, k in roles.items():
         names[k] = role
-    types = {"user": pa.string(), "item": pa.string(), "rating": pa.float64()}
-    if _seconds(dialect, roles):  # else Arrow finds the type, and keeps all blocks until it has
+    types = {name: pa.float64() if name == "rating" else pa.string() for name in roles}
+    types.pop("time", None)  # of which Arrow finds the type, and keeps all blocks until it has
+    if _seconds(dialect, roles):
         types["time"] = pa.int64()
     return arrow_csv.read_csv(
         stream,
@@ -202,7 +244,7 @@ def _parse_text(stream: _Watcher, dialect: Dialect, roles: Mapping[Role, int]) -
     )
 
 
-def _seconds(dialect: Dialect, roles: Mapping[Role, int]) -> bool:
+def _seconds(dialect: Dialect, roles: Mapping[Any, int]) -> bool:
     """Whether times are whole numbers, as far as the first record shows."""
     k = roles.get("time")
     return (
@@ -296,9 +338,7 @@ def _refuse_mixed_encodings(source: Source) -> None:
         )
 
 
-def _diagnose(
-    source: Source, dialect: Dialect, roles: Mapping[Role, int], reason: str
-) -> DataError:
+def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Any, int], reason: str) -> DataError:
     """Return the error that names the first line which Arrow could not take, and says why."""
     if "straddl" in reason:
         if dialect.quoted:

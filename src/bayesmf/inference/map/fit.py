@@ -120,7 +120,7 @@ class MAP:
           20 by momentum.
         - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
         """
-        check_parts(train, test=test, validation=validation)
+        check_parts(train, self.model, test=test, validation=validation)
         settled = replace(self, model=self.model.settle(train))
         with using(self.threads):
             clock = Clock(callbacks, budget)

@@ -185,7 +185,7 @@ class Propagation:
 
         ``callbacks`` are called with a ``Progress`` after every phase, which counts blocks.
         """
-        check_parts(train, test=test)
+        check_parts(train, self.model, test=test)
         self._check_grid(train)
         self = replace(self, model=self.model.settle(train))
         clock = Clock(callbacks, None)

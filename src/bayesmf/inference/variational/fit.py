@@ -178,7 +178,7 @@ class Variational:
           for so many updates, and the result is the update with the least error there.
         - ``callbacks``, ``budget``: as for ``Gibbs.fit``.
         """
-        check_parts(train, test=test, validation=validation)
+        check_parts(train, self.model, test=test, validation=validation)
         model = self.model.settle(train)
         with using(self.threads):
             clock = Clock(callbacks, budget)
