@@ -226,12 +226,12 @@ class Gibbs:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)
             fit.known = Posterior.of(fit.model, train, arrays, held_out=(test, validation))
-            fit.threads = self.threads
             self._add_errors(fit, train, test)
         return fit
 
     def _add_errors(self, fit: GibbsFit, train: Ratings | Shards, test: Ratings | None) -> None:
         """The test error is that of the kept draws; so is that of endless ones, if they changed."""
+        fit.threads = self.threads
         fit.test_rmse = test_error(fit.posterior, test, self.threads)
         if self._redraws and isinstance(train, Ratings):
             fit.endless_rmse, fit.endless_rmse_error = _endless_of_draws(fit, test)
