@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from bayesmf import MAP, Gibbs, Ratings, Variational, load_model
-from bayesmf.data.pairs import Cells
+import bayesmf
+from bayesmf import MAP, Gibbs, RatedSet, Ratings, Variational, load_model
+from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.split import cold_start
 from bayesmf.data.synthetic import World, generate
 from bayesmf.fitted.base import SavedFit
@@ -16,7 +18,7 @@ from bayesmf.fitted.new_rows import NewRows
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.spec import Model
-from oracle.new_rows import ones, plain_new_rows
+from oracle.new_rows import PlainNewRows, ones, plain_new_rows
 from oracle.variants import VARIANTS
 
 TRAIN = generate(World(30, 25, 260, rank=2), seed=5)[0]
@@ -29,7 +31,7 @@ NOBODY = 10**6
 @pytest.mark.parametrize("number", [0, 3])
 def test_a_draw_is_measured_as_it_is_defined(name, number):
     plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, number, name)
-    found = POSTERIOR.new_rows(POSTERIOR.draws, number, name)
+    found = POSTERIOR.newcomers.new_rows(POSTERIOR.draws, number, name)
     close = {"rtol": 1e-7, "atol": 1e-10}
     np.testing.assert_allclose(found.mean, plain.mean, **close)
     np.testing.assert_allclose(found.raters, plain.Q, **close)
@@ -49,20 +51,20 @@ def test_a_draw_is_measured_as_it_is_defined(name, number):
 
 def test_the_priors_of_rows_are_those_of_what_they_rated():
     plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, 0, "user")
-    found = POSTERIOR.new_rows(POSTERIOR.draws, 0, "user")
+    found = POSTERIOR.newcomers.new_rows(POSTERIOR.draws, 0, "user")
     rated = [[0, 3, 4], [], [7]]
     index = np.array([k for each in rated for k in each], np.int32)
     by_row = Sparse(np.cumsum([0, *map(len, rated)]), index)
     for array in by_row:
         array.flags.writeable = False
-    priors = found.priors(by_row)
+    priors = found.priors(by_row, np.zeros((3, 3)))
     for i, what in enumerate(rated):
         g, s = len(what), sum((plain.Q[k] for k in what), np.zeros(3))
         P = np.linalg.inv(plain.R(g))
         np.testing.assert_allclose(unpack(priors.precision)[i], P, rtol=1e-5, atol=1e-6)
         mean = np.linalg.solve(P, priors.linear[i])
         np.testing.assert_allclose(mean, plain.a(g + 1, s), rtol=1e-5, atol=1e-6)
-    known = found.known_priors(TRAIN.by_user.counts)
+    known = found.known_priors(TRAIN.by_user.counts, np.zeros((TRAIN.n_users, 3)))
     for i in (0, 11):
         g = int(TRAIN.by_user.counts[i])
         mean = np.linalg.solve(unpack(known.precision)[i], known.linear[i])
@@ -185,7 +187,7 @@ def test_who_rates_what_helps_newcomers():
 
 def test_measuring_needs_no_ratings_of_some_rows():
     rows = np.random.default_rng(0).normal(size=(4, 2))
-    rated = POSTERIOR._rated["user"]
+    rated = POSTERIOR.newcomers.rated["user"]
     starts = np.array([0, 2, 2, 3, 3])
     starts.flags.writeable = False
     some = replace(rated, by_row=Sparse(starts, rated.by_row.index[:3]), counts=np.diff(starts))
@@ -194,3 +196,80 @@ def test_measuring_needs_no_ratings_of_some_rows():
     some = replace(some, by_other=Sparse(other, rated.by_other.index[:0]))
     found = NewRows.of(rows, some, np.eye(2))
     np.testing.assert_allclose(found.mean, (2 * rows[0] + rows[2]) / 3)
+
+
+def with_kinds():
+    """Ratings that depend on a kind of item and of user, and the tables that say which."""
+    rng = np.random.default_rng(4)
+    users, items = np.arange(80), np.arange(40)
+    user, item = np.nonzero(rng.random((80, 40)) < 0.4)
+    values = 3 + 1.2 * (item % 2) - 0.8 * (user % 2) + 0.3 * rng.normal(size=len(user))
+    ratings = Ratings.from_triplets(users=user, items=item, ratings=values)
+    kind = np.array(["even", "odd"], object)
+    tables = [
+        pd.DataFrame({"id": ids, "kind": kind[ids % 2]}) for ids in (users, items)
+    ]  # fmt: skip
+    return ratings, *tables
+
+
+def held_out(ratings, users, items):
+    rows = ratings.by_user
+    new = np.isin(rows.row_index, users) | np.isin(rows.index, items)
+    return ratings.select(~new).drop_unused(), ratings.select(new)
+
+
+@pytest.mark.parametrize("inference", ["gibbs", "vi", "map"])
+def test_strangers_have_the_attributes_of_the_table(inference):
+    ratings, users, items = with_kinds()
+    train, _ = held_out(ratings, [2, 3], [4, 5])
+    fit = bayesmf.fit(train, rank=1, inference=inference, user_attributes=users,
+                      item_attributes=items, sweeps=30,
+                      **({"chains": 1} if inference == "gibbs" else {}))  # fmt: skip
+    pairs = [(2, 0), (3, 0), (0, 4), (0, 5), (3, 4), (2, 5), (0, 999), (999, 0)]
+    table = fit.predict(pairs).to_pydict()
+    assert table["known"] == ["new user"] * 2 + ["new item"] * 2 + ["new"] * 2 + [
+        "new item", "new user"
+    ]  # fmt: skip
+    even, odd, down, up, low, high, nobody, somebody = table["mean"]
+    assert even - odd > 0.4
+    assert up - down > 0.6
+    assert high - low > 1.2
+    assert down < nobody < up  # like one of the others, nobody knows which
+    assert odd < somebody < even
+    sd = dict(zip(pairs, table["sd"], strict=True))
+    assert sd[0, 999] > sd[0, 4]  # what is known makes it sharper
+    assert sd[999, 0] > sd[2, 0]
+
+
+def test_newcomers_with_ratings_have_their_attributes_too(tmp_path):
+    ratings, users, _ = with_kinds()
+    train, rest = held_out(ratings, [2, 3], [])
+    fit = bayesmf.fit(train, rank=1, sweeps=30, chains=1, user_attributes=users)
+    given = Ratings.from_triplets(users=[2, 3], items=[0, 0], ratings=[3, 3])
+    more = fit.fold_in(given)
+    mean = more.predict([(2, 6), (3, 6)])["mean"].to_numpy()
+    assert mean[0] - mean[1] > 0.1  # the same rating, other kinds
+    more.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").predict(rest).equals(more.predict(rest))
+    assert fit.evaluate(rest)["rmse"] < 0.8
+
+
+def test_the_means_of_strangers_with_attributes_by_hand():
+    ratings, users, _ = with_kinds()
+    train, _ = held_out(ratings, [2, 3], [])
+    model = Model(rank=1, user_designs=(RatedSet(0.5), bayesmf.Attributes.from_frame(users)))
+    posterior = Gibbs(model, sweeps=6, burn_in=2, keep=2, chains=1).fit(train).posterior
+    f = []
+    for k in range(len(posterior)):
+        W = posterior.draws["user.W_2"][k].astype(float)
+        rows = posterior.draws["user.x"][k] - W[train.users.values % 2]
+        plain = PlainNewRows(
+            rows, list(zip(train.by_user.row_index, train.by_user.index, strict=True)),
+            train.n_items, np.linalg.inv(posterior.draws["user.Lambda"][k].astype(float)),
+        )  # fmt: skip
+        y = posterior.draws["item.x"][k].astype(float)
+        x = plain.a(1, plain.Q[7]) + W[1]
+        f.append(posterior.mean + y[7, 0] + ones(y)[7] @ x)
+    item = train.items.values[7]
+    found = posterior.moments(posterior.cells(Pairs([3], [item]))).mean[0]
+    assert found == pytest.approx(np.mean(f), rel=1e-4)

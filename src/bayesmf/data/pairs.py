@@ -39,11 +39,15 @@ class Pairs:
 
 
 class Cells(NamedTuple):
-    """Pairs by the numbers of their rows in a model; -1 stands for somebody it does not know."""
+    """Pairs by the numbers of their rows in a model; -1 stands for somebody it does not know.
+
+    Strangers of whom attributes are known have numbers of their own, from -2 down.
+    """
 
     user: Index
     item: Index
     time: NDArray[np.int64] | None = None  # seconds since 1970
+    given: Mapping[str, Any] | None = None  # by side, the designs of strangers -2, -3, ...
 
     @classmethod
     def of(cls, asked: Pairs | Ratings, users: Ids, items: Ids, *, timed: bool = True) -> Cells:
@@ -72,7 +76,21 @@ class Cells(NamedTuple):
     def take(self, span: Any) -> Cells:
         """Return some of the cells, by a slice or a mask."""
         time = None if self.time is None else self.time[span]
-        return Cells(self.user[span], self.item[span], time)
+        return Cells(self.user[span], self.item[span], time, self.given)
+
+    def plain(self) -> Cells:
+        """Return the same with -1 for all strangers."""
+        return Cells(np.maximum(self.user, -1), np.maximum(self.item, -1), self.time)
+
+
+def ids_of(asked: Pairs | Ratings, side: str) -> NDArray[Any]:
+    """The ids of the users, or items, of pairs or ratings, in their order."""
+    if isinstance(asked, Ratings):
+        rows = asked.by_user
+        if side == "user":
+            return asked.users.values[rows.row_index]
+        return asked.items.values[rows.index]
+    return np.array(to_arrow(getattr(asked, side), side, _place).to_pylist(), object)
 
 
 def _place(row: int) -> str:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import PREDICTIONS
-from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.fitted.posterior import Posterior
+from bayesmf.model.designs import SIDES
 from bayesmf.model.state import shift_names
 
 UNIDENTIFIED = "unidentified"

@@ -240,7 +240,7 @@ class Fitted:
         check_on_scale(test, posterior.scale)
         cells = posterior.cells(test)
         # of a user with ratings here, how many there are in training: -1 finds the last entry, 0
-        trained = np.append(posterior.user_counts, 0)[cells.user]
+        trained = np.append(posterior.user_counts, 0)[np.maximum(cells.user, -1)]
         totals = trained + rows.counts[rows.row_index]
         cut = (
             FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.attributes import Attributes
 from bayesmf.model.data import Data
+from bayesmf.model.designs import SIDES
 from bayesmf.model.state import State, from_arrays, refresh_offsets
 
 Array = NDArray[np.float64]

@@ -29,10 +29,10 @@ from bayesmf.data.io.atomic import (
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
-from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.attributes import Attributes
 from bayesmf.model.data import column_counts, design_matrices
-from bayesmf.model.designs import MOST_DESIGNS, RatedSet, SideFacts
+from bayesmf.model.designs import MOST_DESIGNS, SIDES, RatedSet, SideFacts
 from bayesmf.model.spec import Hyper, Model
 from bayesmf.model.state import shift_names
 
@@ -371,6 +371,8 @@ def _check(
         if f"{side}.newness" in draws:  # models of earlier versions have nothing of newcomers
             shapes.update({f"{side}.new_mean": (size,), f"{side}.new_cov": (size, size)})
             shapes.update({f"{side}.newness": (rows,), f"{side}.query": (rows,)})
+        if f"{side}.row_mean" in draws:
+            shapes.update({f"{side}.row_mean": (size,), f"{side}.row_cov": (size, size)})
         if f"{side}.noise" in draws:
             shapes[f"{side}.noise"] = (rows, size)
     count = len(draws["tau"]) if "tau" in draws else 0

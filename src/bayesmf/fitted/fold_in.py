@@ -12,12 +12,12 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.new_rows import NewRows
-from bayesmf.fitted.posterior import SIDES, Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import pattern
 from bayesmf.model import conditionals
 from bayesmf.model.conditionals import POINTS, trace_with
 from bayesmf.model.data import Data, SideData
-from bayesmf.model.designs import Name
+from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model, has_hidden_scales
 from bayesmf.model.state import Side, State, from_arrays, refresh_offsets, shift_names
 from bayesmf.random.draws import Draws
@@ -156,11 +156,14 @@ def _start_rows(
     rows, size = len(mine.counts), model.size
     x = np.zeros((rows, side.x.shape[1]))
     shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
-    if prior is not None:  # it knows what designs would add
-        mine, shifts = replace(mine, priors=prior.priors(pattern(mine.observed))), []
     me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
-    new = replace(state, user=me) if name == "user" else replace(state, item=me)
     refresh_offsets(me, mine)
+    if prior is not None:  # it knows what rated sets would add
+        given = [shift for shift, one in zip(shifts, mine.matrices, strict=True) if one.rows]
+        me.shifts = given
+        added = me.offset if given else np.zeros((rows, size))
+        mine, me.shifts = replace(mine, priors=prior.priors(pattern(mine.observed), added)), []
+    new = replace(state, user=me) if name == "user" else replace(state, item=me)
     if not model.has_own(name) and prior is None:
         x[:, 1:size] = me.offset[:, 1:]
     return mine, new, me, others
@@ -213,7 +216,7 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     kind: Kind = "point" if old.is_point else "draw"
     scatter = np.zeros((old.model.size, old.model.size))  # C_S, averaged over the draws
     for k in range(len(old)):
-        prior = old.new_rows(old.draws, k, side)
+        prior = old.newcomers.new_rows(old.draws, k, side)
         scatter += prior.cov / len(old)
         new = _fold_rows(old.model, old.state(k), data, side, Draws(seed, k + 1), kind, prior)
         for name, rows in new.items():
@@ -226,7 +229,7 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
         centre = dict(old.centre)
         kind = "point" if old.is_point else "mean"
         one = {name: array[None] for name, array in old.centre.items()}
-        prior = old.new_rows(one, 0, side, scatter)
+        prior = old.newcomers.new_rows(one, 0, side, scatter)
         state = from_arrays(old.centre)
         new = _fold_rows(old.model, state, data, side, Draws(seed), kind, prior)
         for name, rows in new.items():

@@ -138,22 +138,25 @@ class NewRows:
         """The sum of Q_k over what each of some rows rated."""
         return _sums(by_row, self.raters, np.ones(len(by_row.starts) - 1))
 
-    def priors(self, by_row: Sparse) -> RowPriors:
-        """The priors of rows with these ratings, asked about an item."""
+    def priors(self, by_row: Sparse, added: Array) -> RowPriors:
+        """The priors of rows with these ratings, asked about an item.
+
+        ``added`` is what designs that do not depend on ratings add to each row.
+        """
         counts, sums = np.diff(by_row.starts), self.sums(by_row)
         means = np.empty_like(sums)
         for count in np.unique(counts):
             mine = counts == count
             means[mine] = self.means(int(count), sums[mine], 1)
-        return self._around(means, counts)
+        return self._around(means + added, counts)
 
-    def known_priors(self, counts: Counts) -> RowPriors:
+    def known_priors(self, counts: Counts, added: Array) -> RowPriors:
         """The priors of the rows that this was measured on, each without itself."""
         means = np.empty_like(self.told)
         for count in np.unique(counts):
             mine = counts == count
             means[mine] = self.means(int(count), count * self.told[mine])
-        return self._around(means, counts)
+        return self._around(means + added, counts)
 
     def _around(self, means: Array, counts: Counts) -> RowPriors:
         size = len(self.mean)

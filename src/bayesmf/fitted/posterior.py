@@ -16,10 +16,9 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
-from bayesmf.fitted.new_rows import NewRows, Rated
-from bayesmf.kernels.designs import Sparse
+from bayesmf.fitted.newcomers import Newcomers
 from bayesmf.kernels.reduce import predict
-from bayesmf.model.designs import Name, frozen
+from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.effects import Effect, Parameters
 from bayesmf.model.likelihood import Moments, Predictive
 from bayesmf.model.spec import Model
@@ -27,7 +26,6 @@ from bayesmf.model.state import State, from_arrays, to_arrays
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
-SIDES: tuple[Name, Name] = ("user", "item")
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
 
@@ -98,10 +96,6 @@ class Posterior:
         """Return one draw."""
         return from_arrays({name: values[number] for name, values in self.draws.items()})
 
-    def counts(self, name: Name) -> NDArray[np.int64]:
-        """Return the training ratings of each user, or item."""
-        return self.user_counts if name == "user" else self.item_counts
-
     def ids(self, name: Name) -> Ids:
         """Return the ids of the users, or of the items."""
         return self.users if name == "user" else self.items
@@ -159,41 +153,62 @@ class Posterior:
     ) -> Iterator[Moments]:
         """Mean and variance of the linear predictors given each draw."""
         rows: dict[Name, Index] = {"user": cells.user, "item": cells.item}
-        new = {name: index < 0 for name, index in rows.items()}
-        if any(index.any() for index in new.values()):
-            draws = self.with_newcomers(draws)
+        if any((index < 0).any() for index in rows.values()):
+            draws = self.newcomers.add_to(draws)
+        sizes = {name: len(self.ids(name)) for name in SIDES}
+        # nobody known stands behind all rows, then the strangers with attributes
+        found = {n: np.where(rows[n] < 0, sizes[n] - 1 - rows[n], rows[n]) for n in SIDES}
+        plain = cells.plain()
         for number in range(len(draws["tau"])):
-            x: dict[Name, NDArray[np.float32]] = {}
-            variance: dict[Name, Array] = {}
-            for name in SIDES:
-                values = draws[f"{name}.x"][number]
-                mean = draws[f"{name}.new_mean"][number] if new[name].any() else values[0]
-                x[name] = np.vstack([values, mean[None]])  # the last row stands for all others
-                alpha = draws[f"{name}.alpha"][number].astype(float)
-                variance[name] = np.append(1 / alpha, self._stranger_variance)
-            found = {name: np.where(new[name], len(x[name]) - 1, rows[name]) for name in rows}
+            x = {name: self._rows(draws, number, name, cells.given) for name in SIDES}
             f = np.empty(len(cells.user))
             predict(found["user"], found["item"], x["user"], x["item"], self.mean, f)
             f += self._answer(draws, number, found)
-            doubt = self._doubt(draws, number, new, x, found) + self._noise(draws, number, x, found)
+            doubt = self._doubt(draws, number, rows, x, found) + self._noise(
+                draws, number, x, found
+            )
             for effect, parameters in self._effects(draws, number):
-                f += effect.contribution(parameters, cells)
-                doubt += effect.doubt(parameters, cells)
-            noise_variance = variance["user"][found["user"]] * variance["item"][found["item"]]
-            yield Moments(f, doubt, noise_variance / float(draws["tau"][number][0]))
+                f += effect.contribution(parameters, plain)
+                doubt += effect.doubt(parameters, plain)
+            noise_variance = np.full(len(f), 1 / float(draws["tau"][number][0]))
+            for name in SIDES:
+                alpha = draws[f"{name}.alpha"][number].astype(float)
+                noise_variance *= _behind(1 / alpha, len(x[name]), self._stranger_variance)[
+                    found[name]
+                ]
+            yield Moments(f, doubt, noise_variance)
+
+    def _rows(
+        self,
+        draws: Mapping[str, NDArray[np.float32]],
+        number: int,
+        name: Name,
+        given: Mapping[str, Any] | None,
+    ) -> NDArray[np.float32]:
+        """The rows of one side; behind them the mean of a stranger, and of those with attributes.
+
+        Where nothing of newcomers is among the draws, nobody asks for these.
+        """
+        values: NDArray[np.float32] = draws[f"{name}.x"][number]
+        if f"{name}.new_mean" not in draws:
+            return values
+        parts = [values, draws[f"{name}.new_mean"][number][None]]
+        if given is not None and name in given:
+            added = self.newcomers.offsets(draws, number, name, given[name])
+            parts.append((draws[f"{name}.row_mean"][number] + added).astype(np.float32))
+        return np.vstack(parts)
 
     def _answer(
         self, draws: Mapping[str, NDArray[np.float32]], number: int, found: Mapping[Name, Any]
     ) -> Any:
         """newness_i b_j, and the same the other way: what it says that the pair is asked about."""
-        total = 0.0
+        total: Any = 0.0
         for name, other in zip(SIDES, SIDES[::-1], strict=True):
             if f"{other}.query" in draws:
-                known = draws.get(f"{name}.newness")
-                size = len(draws[f"{name}.x"][number])
-                newness = np.zeros(size) if known is None else known[number]
-                query = np.append(draws[f"{other}.query"][number], 0.0)
-                total += np.append(newness, 1.0)[found[name]] * query[found[other]]
+                last = [int(found[side].max(initial=0)) + 1 for side in (name, other)]
+                newness = _behind(draws[f"{name}.newness"][number], last[0], 1.0)
+                query = _behind(draws[f"{other}.query"][number], last[1], 0.0)
+                total = total + newness[found[name]] * query[found[other]]
         return total
 
     def answers(self, user: int, item: int) -> Array:
@@ -201,30 +216,30 @@ class Posterior:
         draws = self.centred().draws
         rows: dict[Name, Any] = {"user": np.array([user]), "item": np.array([item])}
         found = [self._answer(draws, number, rows) for number in range(len(draws["tau"]))]
-        return np.array(found, float).reshape(len(found))
+        return np.array([np.sum(each) for each in found])
 
     def _doubt(
         self,
         draws: Mapping[str, NDArray[np.float32]],
         number: int,
-        new: Mapping[Name, Any],
+        rows: Mapping[Name, Any],
         x: Mapping[Name, Any],
         found: Mapping[Name, Any],
     ) -> Array:
         """The variance that the rows of strangers add, given a draw."""
-        doubt = np.zeros(len(new["user"]))
-        covariance = {}
+        doubt = np.zeros(len(rows["user"]))
+        strangers: dict[Name, list[tuple[Any, Array]]] = {"user": [], "item": []}
         for name, other in zip(SIDES, SIDES[::-1], strict=True):
-            k = np.flatnonzero(new[name])
-            if len(k):
-                C = covariance[name] = draws[f"{name}.new_cov"][number].astype(float)
-                z = x[other][found[other][k], : self.model.size].astype(float)
-                z[:, 0] = 1.0
-                doubt[k] += np.einsum("ka,ab,kb->k", z, C, z)
-        both = new["user"] & new["item"]
-        if both.any():
-            C, D = covariance["user"], covariance["item"]
-            doubt[both] += np.sum(C[1:, 1:] * D[1:, 1:])
+            for mine, cov in ((rows[name] == -1, "new_cov"), (rows[name] < -1, "row_cov")):
+                if mine.any():
+                    C = draws[f"{name}.{cov}"][number].astype(float)
+                    strangers[name].append((mine, C))
+                    z = x[other][found[other][mine], : self.model.size].astype(float)
+                    z[:, 0] = 1.0
+                    doubt[mine] += np.einsum("ka,ab,kb->k", z, C, z)
+        for mine, C in strangers["user"]:
+            for theirs, D in strangers["item"]:
+                doubt[mine & theirs] += np.sum(C[1:, 1:] * D[1:, 1:])
         return doubt
 
     def _noise(
@@ -238,8 +253,10 @@ class Posterior:
         total: Any = 0.0
         for name, other in zip(SIDES, SIDES[::-1], strict=True):
             if f"{name}.noise" in draws:
+                noise = np.zeros_like(x[name])
                 known = draws[f"{name}.noise"][number]
-                noise, z = np.vstack([known, np.zeros_like(known[:1])]), x[other].copy()
+                noise[: len(known)] = known
+                z = x[other].copy()
                 z[:, 0] = 0.0
                 added = np.empty(len(found[name]))
                 predict(found[name], found[other], noise, z, 0.0, added)
@@ -267,65 +284,15 @@ class Posterior:
             return self
         centre = None
         if self.centre is not None:
-            whole = self.with_newcomers({name: v[None] for name, v in self.centre.items()})
+            whole = self.newcomers.add_to({name: v[None] for name, v in self.centre.items()})
             centre = {name: values[0] for name, values in whole.items()}
-        return replace(self, draws=self.with_newcomers(self.draws), centre=centre)
-
-    def with_newcomers(
-        self, draws: Mapping[str, NDArray[np.float32]]
-    ) -> Mapping[str, NDArray[np.float32]]:
-        """Draws with the moments of a stranger, and b_j and newness of all rows; computed once."""
-        if "user.newness" in draws:
-            return draws
-        is_centre = draws is not self.draws
-        if is_centre not in self._newcomers:
-            found: dict[str, list[Any]] = {}
-            for number in range(len(draws["tau"])):
-                for name, other in zip(SIDES, SIDES[::-1], strict=True):
-                    new = self.new_rows(draws, number, name)
-                    x = draws[f"{other}.x"][number].astype(float)
-                    found.setdefault(f"{name}.new_mean", []).append(new.stranger)
-                    found.setdefault(f"{name}.new_cov", []).append(new.cov)
-                    found.setdefault(f"{other}.query", []).append(new.query(x))
-                    rows = len(draws[f"{name}.x"][number])
-                    found.setdefault(f"{name}.newness", []).append(np.zeros(rows))
-            arrays = {name: np.array(values, np.float32) for name, values in found.items()}
-            self._newcomers[is_centre] = arrays
-        return {**draws, **self._newcomers[is_centre]}
+        return replace(self, draws=self.newcomers.add_to(self.draws), centre=centre)
 
     @cached_property
-    def _newcomers(self) -> dict[bool, dict[str, NDArray[np.float32]]]:
-        return {}
-
-    @cached_property
-    def _rated(self) -> dict[Name, Rated]:
-        """What training rated, by side; where that is not at hand, only how much."""
-        if self.train is None:
-            nothing = np.empty(0, np.int32)
-            user, item = (
-                frozen(Sparse(np.zeros(len(ids) + 1, np.int64), nothing, np.empty(0)))
-                for ids in (self.users, self.items)
-            )
-        else:
-            rows = self.train.by_user, self.train.by_item
-            user, item = (Sparse(side.starts, side.index) for side in rows)
-        return {
-            "user": Rated(user, item, self.user_counts),
-            "item": Rated(item, user, self.item_counts),
-        }
-
-    def new_rows(
-        self,
-        draws: Mapping[str, NDArray[np.float32]],
-        number: int,
-        name: Name,
-        cov: Array | None = None,
-        power: float = 1.0,
-    ) -> NewRows:
-        """What one draw says of new users (or items); ``cov``, ``power``: see ``NewRows.of``."""
-        rows = draws[f"{name}.x"][number].astype(float)
-        prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
-        return NewRows.of(rows, self._rated[name], prior_cov, power, cov)
+    def newcomers(self) -> Newcomers:
+        """What the draws say of users and items that are not in them."""
+        counts: dict[Name, NDArray[np.int64]] = {"user": self.user_counts, "item": self.item_counts}
+        return Newcomers(self.model, {"user": self.users, "item": self.items}, counts, self.train)
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
@@ -355,7 +322,7 @@ class Posterior:
         return self._warm(name, self.row_of(name, ids))
 
     def _warm(self, name: Name, rows: Index) -> Index:
-        counts = np.append(self.counts(name), 0)
+        counts = np.append(self.user_counts if name == "user" else self.item_counts, 0)
         return np.where(counts[rows] > 0, rows, -1).astype(np.int32)
 
     def cells(self, asked: Pairs | Ratings) -> Cells:
@@ -365,7 +332,14 @@ class Posterior:
         """
         timed = isinstance(asked, Ratings) or bool(self.model.effects)
         found = Cells.of(asked, self.users, self.items, timed=timed)
-        return Cells(self._warm("user", found.user), self._warm("item", found.item), found.time)
+        user, item = self._warm("user", found.user), self._warm("item", found.item)
+        given = self.newcomers.number_strangers(asked, {"user": user, "item": item})
+        return Cells(user, item, found.time, given or None)
+
+
+def _behind(values: NDArray[Any], rows: int, value: float) -> NDArray[Any]:
+    """The values of all rows, with one value for the strangers behind them."""
+    return np.append(values, np.full(max(rows - len(values), 0), value))
 
 
 def check_on_scale(ratings: Ratings, scale: Scale) -> None:

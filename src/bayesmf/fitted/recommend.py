@@ -68,7 +68,7 @@ def recommend(
         draws = {name: values[None] for name, values in posterior.centre.items()}
     rated = np.where(posterior.item_counts[items] > 0, items, -1)
     if min(rated.min(initial=0), user.min(initial=0)) < 0:
-        draws = posterior.with_newcomers(draws)
+        draws = posterior.newcomers.add_to(draws)
     y = _widen(draws, "item", rated, rank_by != "mean")
     cautious = _score_strangers(posterior, user, rated) if rank_by == "lower" else None
     chosen = (

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.data import Data
-from bayesmf.model.designs import Name
+from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import Counter
@@ -45,8 +45,9 @@ def redraw_rows(
         for name in SIDES:
             me, others = state.sides(name)
             mine = data.user if name == "user" else data.item
-            prior = known.new_rows(draws, number, name, power=POWER)
-            mine = replace(mine, priors=prior.known_priors(mine.counts))
+            prior = known.newcomers.new_rows(draws, number, name, power=POWER)
+            added = known.newcomers.offsets(draws, number, name)
+            mine = replace(mine, priors=prior.known_priors(mine.counts, added))
             one = replace(me, shifts=[])
             update_rows(model, mine, one, others, state, _Again(Draws(seed, number)))
             found[name] = one.x[:, : model.size]

@@ -23,6 +23,7 @@ from bayesmf.kernels.designs import Sparse
 
 Array = NDArray[np.float64]
 Name = Side
+SIDES: tuple[Name, Name] = ("user", "item")
 MOST_DESIGNS = 3  # on one side: so many have random streams of their own
 
 

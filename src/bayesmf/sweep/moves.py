@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bayesmf.kernels.densities import LogDensity, draw_basis, log_density, slice_sample
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
-from bayesmf.model.designs import Name
+from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.distributions import Gaussian, NormalWishart
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Shift, Side, State
@@ -21,7 +21,6 @@ from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
-NAMES: tuple[Name, Name] = ("user", "item")
 ROUNDS = 2  # of the steps in every direction of the basis
 
 
@@ -33,7 +32,7 @@ def move_features(model: Model, data: Data, state: State, draws: Draws) -> None:
     """
     if not model.rank or data.user.priors is not None or data.item.priors is not None:
         return
-    for name in NAMES:
+    for name in SIDES:
         if model.has_own(name):
             _move_mean(model, name, state, stream(draws, name, "mean"))
     _move_basis(model, state, stream(draws, None, "basis"))
@@ -110,8 +109,8 @@ def _move_basis(model: Model, state: State, draws: Draws) -> None:
     first = model.first_shifted
     prior = model.wishart(state.user.size - first)
     G, m = _with_mean(prior)
-    (M, h), (N, g) = (_summed(model, name, state.sides(name)[0]) for name in NAMES)
-    groups = [_wisharts(model, name) for name in NAMES]
+    (M, h), (N, g) = (_summed(model, name, state.sides(name)[0]) for name in SIDES)
+    groups = [_wisharts(model, name) for name in SIDES]
     delta = prior.nu * (groups[0] - groups[1])
     found = draw_basis(M, N, h, g, G, m, delta, 1 - first, ROUNDS, draws.counter())
     A = np.eye(state.user.size)

@@ -1,0 +1,153 @@
+"""Rows that are not in a posterior: what its draws say of them, and which attributes they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.data.ids import Ids
+from bayesmf.data.pairs import Pairs, ids_of
+from bayesmf.data.ratings import Ratings
+from bayesmf.fitted.new_rows import NewRows, Rated
+from bayesmf.kernels.designs import Sparse, offsets
+from bayesmf.model.data import design_matrices
+from bayesmf.model.designs import SIDES, Matrix, Name, RatedSet, SideFacts, frozen
+from bayesmf.model.spec import Model
+from bayesmf.model.state import shift_names
+
+Array = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[np.float32]]
+
+
+class Newcomers:
+    """What draws say of users and items that are not in them; computed once, when asked for.
+
+    Designs that depend on ratings, the rated sets, are a part of what ``NewRows`` measures. Given
+    designs, such as attributes, are known of newcomers as well: rows are measured without what
+    these add, and it is added again to the prior mean of a newcomer.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ids: Mapping[Name, Ids],
+        counts: Mapping[Name, NDArray[np.int64]],
+        train: Ratings | None,
+    ) -> None:
+        self.model, self.ids, self.counts, self.train = model, ids, counts, train
+        self._found: dict[int, Arrays] = {}  # by the number of draws, which a centre has one of
+
+    def add_to(self, draws: Arrays) -> Arrays:
+        """Draws with the moments of a stranger, and b_j and newness of all rows."""
+        count = len(draws["tau"])
+        if "user.newness" in draws:
+            return draws
+        if count not in self._found:
+            found: dict[str, list[Array]] = {}
+            for number in range(count):
+                for name in SIDES:
+                    for key, values in self._measure(draws, number, name).items():
+                        found.setdefault(key, []).append(values)
+            self._found[count] = {key: np.array(v, np.float32) for key, v in found.items()}
+        return {**draws, **self._found[count]}
+
+    def _measure(self, draws: Arrays, number: int, name: Name) -> dict[str, Array]:
+        """What one draw says of strangers of one side, and of what they are asked about.
+
+        A stranger of whom no attributes are known has those of somebody, nobody knows whom.
+        """
+        other: Name = "item" if name == "user" else "user"
+        new = self.new_rows(draws, number, name)
+        out = {
+            f"{name}.new_mean": new.stranger,
+            f"{name}.new_cov": new.cov,
+            f"{name}.newness": np.zeros(len(self.ids[name])),
+            f"{other}.query": new.query(draws[f"{other}.x"][number].astype(float)),
+        }
+        if self.given[name]:
+            added, n = self.offsets(draws, number, name), self.counts[name]
+            mean = n @ added / max(n.sum(), 1)
+            cov = ((added - mean) * n[:, None]).T @ (added - mean) / max(n.sum(), 1)
+            out.update({f"{name}.row_mean": new.stranger, f"{name}.row_cov": new.cov})
+            out.update({f"{name}.new_mean": new.stranger + mean, f"{name}.new_cov": new.cov + cov})
+        return out
+
+    def new_rows(
+        self, draws: Arrays, number: int, name: Name, cov: Array | None = None, power: float = 1.0
+    ) -> NewRows:
+        """What one draw says of new users (or items); ``cov``, ``power``: see ``NewRows.of``."""
+        rows = draws[f"{name}.x"][number] - self.offsets(draws, number, name)
+        prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
+        return NewRows.of(rows, self.rated[name], prior_cov, power, cov)
+
+    @cached_property
+    def rated(self) -> dict[Name, Rated]:
+        """What training rated, by side; where that is not at hand, only how much."""
+        if self.train is None:
+            nothing = np.empty(0, np.int32)
+            user, item = (
+                frozen(Sparse(np.zeros(len(self.ids[name]) + 1, np.int64), nothing, np.empty(0)))
+                for name in SIDES
+            )
+        else:
+            rows = self.train.by_user, self.train.by_item
+            user, item = (Sparse(side.starts, side.index) for side in rows)
+        return {
+            "user": Rated(user, item, self.counts["user"]),
+            "item": Rated(item, user, self.counts["item"]),
+        }
+
+    @cached_property
+    def given(self) -> dict[Name, dict[int, Matrix]]:
+        """The designs of each side that do not depend on ratings, by their number."""
+        return {name: self._given_of(name, self.ids[name]) for name in SIDES}
+
+    def _given_of(self, name: Name, ids: Ids) -> dict[int, Matrix]:
+        if all(isinstance(design, RatedSet) for design in self.model.designs(name)):
+            return {}
+        nothing: NDArray[np.int64] = np.zeros(len(ids), np.int64)
+        matrices = design_matrices(self.model, SideFacts(name, ids, nothing))
+        return {k: matrix for k, matrix in enumerate(matrices) if matrix.rows is not None}
+
+    def offsets(
+        self,
+        draws: Arrays,
+        number: int,
+        name: Name,
+        given: Mapping[int, Matrix] | None = None,
+    ) -> Array:
+        """What given designs add to the rows of training, or to those of other matrices."""
+        rows, total = len(self.ids[name]), np.zeros((1, self.model.size))
+        for k, matrix in (self.given[name] if given is None else given).items():
+            assert matrix.rows is not None
+            rows = len(matrix.scale)
+            W = draws[f"{name}.{shift_names(k)['W']}"][number].astype(float)
+            added = np.empty((rows, self.model.size))
+            offsets(matrix.rows, W, matrix.scale, added)
+            total = total + added
+        return np.broadcast_to(total, (rows, self.model.size))
+
+    def number_strangers(
+        self, asked: Pairs | Ratings, rows: Mapping[Name, NDArray[np.int32]]
+    ) -> dict[str, dict[int, Matrix]]:
+        """Give strangers of whom something is known numbers from -2 down, in place of -1.
+
+        Returns their given designs, by side.
+        """
+        out: dict[str, dict[int, Matrix]] = {}
+        for name, mine in rows.items():
+            strangers = mine < 0
+            if not strangers.any() or not self.given[name]:
+                continue
+            ids, place = np.unique(ids_of(asked, name)[strangers], return_inverse=True)
+            dtype = np.int64 if self.ids[name].kind == "integer" else object
+            out[name] = self._given_of(name, Ids(ids.astype(dtype)))
+            entries = np.zeros(len(ids), np.int64)
+            for matrix in out[name].values():
+                assert matrix.rows is not None
+                entries += np.diff(matrix.rows.starts)
+            mine[strangers] = np.where(entries[place] > 0, -2 - place, -1)
+        return out
