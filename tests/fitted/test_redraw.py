@@ -1,15 +1,14 @@
-"""Rows of training drawn again under the prior of newcomers."""
+"""Users of training drawn again under the prior of newcomers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from bayesmf import Gibbs, Model, split
 from bayesmf.data.synthetic import World, generate
-from bayesmf.fitted.redraw import POWER, redraw_rows
+from bayesmf.fitted.redraw import POWER, redraw_users
 from bayesmf.model.spec import Hyper
 from oracle.new_rows import PlainNewRows, ones
 
@@ -21,23 +20,20 @@ def kept(model=PLAIN, **settings):
     return Gibbs(model, sweeps=8, burn_in=2, keep=3, chains=1, **settings).fit(TRAIN)
 
 
-@pytest.mark.parametrize("name", ["user", "item"])
-def test_rows_are_drawn_from_ratings_and_prior(name):
+def test_users_are_drawn_from_ratings_and_prior():
     """Means and covariances of many redraws of one draw, against plain loops."""
     fit = kept()
     draws, model = fit.posterior.draws, fit.posterior.model
     many = []
     for seed in range(300):
         again = {key: values[:1].copy() for key, values in draws.items()}
-        redraw_rows(model, TRAIN, again, seed)
-        many.append(again[f"{name}.x"][0])
-    other = "item" if name == "user" else "user"
-    rows = TRAIN.by_user if name == "user" else TRAIN.by_item
+        redraw_users(model, TRAIN, again, seed)
+        many.append(again["user.x"][0])
+    rows = TRAIN.by_user
     pairs = list(zip(rows.row_index.tolist(), rows.index.tolist(), strict=True))
-    n_others = TRAIN.n_items if name == "user" else TRAIN.n_users
-    prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][0].astype(float))
-    plain = PlainNewRows(draws[f"{name}.x"][0], pairs, n_others, prior_cov, POWER)
-    y, tau = draws[f"{other}.x"][0].astype(float), float(draws["tau"][0, 0])
+    prior_cov = np.linalg.inv(draws["user.Lambda"][0].astype(float))
+    plain = PlainNewRows(draws["user.x"][0], pairs, TRAIN.n_items, prior_cov, POWER)
+    y, tau = draws["item.x"][0].astype(float), float(draws["tau"][0, 0])
     for i in (0, 3, 7):
         span = slice(rows.starts[i], rows.starts[i + 1])
         which, g = rows.index[span], int(rows.counts[i])
@@ -50,11 +46,11 @@ def test_rows_are_drawn_from_ratings_and_prior(name):
         assert np.abs(found.std(axis=0) / sd - 1).max() < 5 / np.sqrt(600)
 
 
-def test_only_the_rows_are_drawn_again():
+def test_only_the_users_are_drawn_again():
     one, two = kept(), kept(replace(PLAIN, redraw=True))
     for name, values in one.posterior.draws.items():
         same = np.array_equal(values, two.posterior.draws[name])
-        assert same == (name not in ("user.x", "item.x"))
+        assert same == (name != "user.x")
     for name, trace in one.traces.items():  # the chain itself is as it was
         np.testing.assert_array_equal(trace, two.traces[name])
 
@@ -71,7 +67,7 @@ def test_the_same_bits_in_a_folder_and_after_a_resume(tmp_path):
     np.testing.assert_array_equal(again.posterior.draws["user.x"], one)
 
 
-def test_test_errors_are_those_of_the_rows_drawn_again():
+def test_test_errors_are_those_of_the_users_drawn_again():
     train, test = split(TRAIN, "random", seed=0)
     fit = Gibbs(Model(rank=2), sweeps=30, burn_in=10, chains=3).fit(train, test)
     assert fit.test_rmse == fit.evaluate(test)["rmse"]

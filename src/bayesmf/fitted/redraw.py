@@ -1,9 +1,10 @@
-"""Users and items of training drawn once more, under the prior that newcomers have.
+"""Users of training drawn once more, under the prior that newcomers have.
 
-The prior of the model is a compromise between rows with few ratings and rows with many. Given how
-many ratings a row has, and who else rates what it rated, the prior of ``NewRows`` is sharper; for a
-row with many ratings it makes no difference. So each kept draw gets its users again, given its
-items, and its items, given its users, each without its own part in what it is regressed on.
+The prior of the model is a compromise between users with few ratings and users with many. Given how
+many ratings a user has, and who else rates what they rated, the prior of ``NewRows`` is sharper;
+for a user with many ratings it makes no difference. So each kept draw gets its users again, given
+its items, each without their own part in what they are regressed on. Items drawn again in the same
+way were tried on validation ratings too: better on MovieLens 1M, worse on Epinions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.data import Data
-from bayesmf.model.designs import SIDES, Name
+from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import Counter
@@ -25,31 +26,27 @@ from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
 from bayesmf.sweep.rows import update_rows
 
-POWER = 0.5  # of the rows' numbers of ratings: their weights; chosen on validation ratings
+POWER = 0.5  # of the users' numbers of ratings: their weights; chosen on validation ratings
 
 
 class _Again(Sampling):
     """Draws with random numbers of their own."""
 
     def counter(self, side: Name, what: str, group: int = 0) -> Counter:
-        return stream(self.draws, side, "redraw").counter()
+        return stream(self.draws, None, "redraw").counter()
 
 
-def redraw_rows(
+def redraw_users(
     model: Model, train: Ratings, draws: Mapping[str, NDArray[np.float32]], seed: int
 ) -> None:
-    """Draw the rows of all draws again, in place."""
-    data, known = Data.of(train, model), Posterior.of(model, train, draws)
+    """Draw the users of all draws again, in place."""
+    data, known = Data.of(train, model).user, Posterior.of(model, train, draws)
     for number in range(len(known)):
-        state, found = known.state(number), {}
-        for name in SIDES:
-            me, others = state.sides(name)
-            mine = data.user if name == "user" else data.item
-            prior = known.newcomers.new_rows(draws, number, name, power=POWER)
-            added = known.newcomers.offsets(draws, number, name)
-            mine = replace(mine, priors=prior.known_priors(mine.counts, added))
-            one = replace(me, shifts=[])
-            update_rows(model, mine, one, others, state, _Again(Draws(seed, number)))
-            found[name] = one.x[:, : model.size]
-        for name, rows in found.items():
-            draws[f"{name}.x"][number] = rows
+        state = known.state(number)
+        prior = known.newcomers.new_rows(draws, number, "user", power=POWER)
+        added = known.newcomers.offsets(draws, number, "user")
+        mine = replace(data, priors=prior.known_priors(data.counts, added))
+        state.user.shifts = []  # the prior knows what designs add
+        again = _Again(Draws(seed, number))
+        update_rows(model, mine, state.user, state.item, state, again)
+        draws["user.x"][number] = state.user.x[:, : model.size]

@@ -22,7 +22,7 @@ from bayesmf.evaluation.diagnostics import Targets, endless_error
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
-from bayesmf.fitted.redraw import redraw_rows
+from bayesmf.fitted.redraw import redraw_users
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
@@ -221,7 +221,7 @@ class Gibbs:
             self._sample(run, clock, saved)
             fit = self._make_fit(run, clock)
             if isinstance(train, Ratings) and self._redraws:
-                redraw_rows(self.model, train, kept.arrays, self.seed)
+                redraw_users(self.model, train, kept.arrays, self.seed)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)
@@ -243,7 +243,7 @@ class Gibbs:
 
     @property
     def _redraws(self) -> bool:
-        """Whether the rows of kept draws are drawn again, if all ratings are here."""
+        """Whether the users of kept draws are drawn again, if all ratings are here."""
         return self.model.redraw and not self.model.responds
 
     @contextlib.contextmanager
@@ -354,7 +354,7 @@ def _endless(run: Chains) -> tuple[float | None, float | None]:
 
 
 def _endless_of_draws(fit: GibbsFit, test: Ratings | None) -> tuple[float | None, float | None]:
-    """The same from the draws that were kept, whose rows were drawn again."""
+    """The same from the draws that were kept, whose users were drawn again."""
     if test is None or not len(test):
         return None, None
     posterior, chains = fit.posterior, np.array(fit._draw_chains())

@@ -83,9 +83,7 @@ class Model:
     effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
     hyper: Hyper = Hyper()  # the fixed numbers at the top
     unit: float | None = None  # theirs, in ratings; None: the training ratings' standard deviation
-    redraw: bool = (
-        True  # whether kept draws have their rows drawn again, for those with few ratings
-    )
+    redraw: bool = True  # whether kept draws have users drawn again, for those with few ratings
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", check_whole("rank", self.rank))

@@ -23,7 +23,6 @@ BY_SIDE: dict[str, dict[str, tuple[int, ...]]] = {
     "W_free": {"user": (7, 10, 13), "item": (23, 26, 29)},  # the non-centred form
     "tau_with_alpha": {"user": (64,), "item": (65,)},
     "mean": {"user": (66,), "item": (67,)},  # of the features, against the other side's biases
-    "redraw": {"user": (69,), "item": (70,)},  # rows of kept draws, once more
     # a random start
     "start_rows": {"user": (48,), "item": (49,)},
     "start_W": {"user": (50, 44, 46), "item": (51, 45, 47)},
@@ -43,6 +42,7 @@ SHARED: dict[str, tuple[int, ...]] = {
     "response": (41, 42),  # of a latent likelihood
     "q_tau": (52,),
     "fold_in_W": (60, 43, 56),  # by design: W of rows that training has not seen
+    "redraw": (69,),  # users of kept draws, once more
     "thompson": (61,),  # which draw a recommendation is made from
 }
 
