@@ -15,6 +15,7 @@ import numpy as np
 import bayesmf
 from bayesmf import Model
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES, TAU, measure
+from bayesmf.evaluation.metrics import log_score
 from bayesmf.inference.loop import Progress
 
 MODELS = {
@@ -53,11 +54,12 @@ def run(data: str, name: str, asked: argparse.Namespace) -> None:
     found = fit.evaluate(test)
     print(f"\n{data}, {name}, rank {asked.rank}, seed {asked.seed}, 4 x {asked.sweeps} sweeps, "
           f"{dropped} dropped, {fit.seconds / fit.sweeps:.4f} s a sweep")  # fmt: skip
-    values = np.asarray(test.by_user.values, float)
-    every = np.sqrt(np.mean((fit.predictions.mean - values) ** 2))
-    print(f"RMSE {every:.4f} of all draws, {found['rmse']:.4f} of those kept, "
+    values, every = np.asarray(test.by_user.values, float), fit.predictions
+    rmse = np.sqrt(np.mean((every.mean - values) ** 2))
+    score = log_score(values, every.mean, every.rating_sd).mean()
+    print(f"RMSE {rmse:.4f} of all draws, {found['rmse']:.4f} of those kept, "
           f"{fit.endless_rmse:.4f} ± {fit.endless_rmse_error:.4f} of endless ones; "
-          f"log score {found['log_score']:.4f}; "
+          f"log score {score:.4f} of all draws, {found['log_score']:.4f} of those kept; "
           f"tau arrives at sweep {arrival(fit.traces[TAU], dropped)}")  # fmt: skip
     draws = 4 * (asked.sweeps - dropped)
     for key, trace in traces.items():

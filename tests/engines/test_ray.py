@@ -28,6 +28,7 @@ ray = pytest.importorskip("ray")
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 TRAIN = small_ratings(60, 40, seed=1)
 ON_RAY = {name: model for name, model in VARIANTS.items() if model.own_features}
+ON_RAY["default"] = Model(rank=2)
 
 
 def same(one, other):
@@ -126,14 +127,23 @@ def test_a_run_stopped_on_ray_goes_on_anywhere(cluster, tmp_path):
 
 
 def workers():
-    """The processes of Ray's workers on this machine that have begun a task."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "ray::Worker" in line]
+    """The processes of Ray's workers that this process has started and that have begun a task."""
+    words = ["ps", "-eo", "pid=,ppid=,args="]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    parents = {int(pid): int(parent) for pid, parent, _ in (line.split(None, 2) for line in lines)}
+
+    def is_ours(pid):
+        while pid and pid != os.getpid():
+            pid = parents.get(pid, 0)
+        return bool(pid)
+
+    found = [int(line.split()[0]) for line in lines if "ray::Worker" in line]
+    return [pid for pid in found if is_ours(pid)]
 
 
 def test_a_worker_may_die_in_mid_sweep(cluster):
     ratings = small_ratings(400, 300, seed=2)
-    model = Model.paper("side", "robust", rank=6)
+    model = Model(rank=6)
     whole = fitted(model, train=ratings, sweeps=30)
     killed = []
 

@@ -126,7 +126,7 @@ def test_chains_that_agree_have_converged():
     assert "Fit with" not in verdict.words
     name, fewest = verdict.fewest_draws
     assert fewest == min(verdict.ess.values()) == verdict.ess[name]
-    assert f"the {name} has {fewest:,.0f} effective draws" in verdict.words
+    assert f"the {name} with the fewest: {fewest:,.0f} effective draws" in verdict.words
     assert verdict.worst_r_hat[1] == max(verdict.r_hat.values())
     assert verdict.low_ess < verdict.median_ess
 
@@ -156,7 +156,7 @@ def test_too_many_predictions_that_differ():
     verdict = judge(traces, TARGETS)
     assert (verdict.converged, verdict.share) == (False, 60 / 64)
     assert "93 % of 64 predictions" in verdict.words
-    assert "and 95 % should; the" in verdict.words
+    assert "and 95 % should; all summaries do, the" in verdict.words
     assert judge(traces, replace(TARGETS, share=0.9)).converged is True
 
 

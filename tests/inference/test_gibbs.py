@@ -29,11 +29,14 @@ HASH = """
 import hashlib, sys
 import bayesmf
 from bayesmf import Gibbs, Model
+from bayesmf.model.state import to_arrays
 train, test = bayesmf.split(bayesmf.load("demo"), "paper")
-fit = Gibbs(Model(5), sweeps=4, burn_in=1, threads=int(sys.argv[1]), chains=1).fit(train, test)
-s = fit.states[0]
-parts = [s.user.x, s.item.x, s.user.shifts[0].W, s.item.shifts[0].W, fit.predictions.mean]
-print(hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
+for precision in ("robust", "truncated"):
+    sampler = Gibbs(Model(5, precision=precision), sweeps=4, burn_in=1, threads=int(sys.argv[1]))
+    fit = sampler.fit(train, test)
+    parts = [*fit.traces.values(), fit.predictions.mean]
+    parts += [values for state in fit.states for values in to_arrays(state).values()]
+    print(len(fit.states), hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest())
 """
 
 

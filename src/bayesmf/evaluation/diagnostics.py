@@ -31,7 +31,7 @@ class Targets:
     """What sampling goes on for: R-hat and effective draws of all summaries and most predictions.
 
     With 100 effective draws the simulation error of a mean is a tenth of the standard deviation,
-    and R-hat is as near to 1 as it can then be told from it. For numbers that are to be published,
+    and four chains that have arrived have R-hat of about 1.04. For numbers that are to be published
     Vehtari et al. (2021) advise ``Targets(r_hat=1.01, ess=400)``, which takes four times as long.
     """
 
@@ -297,7 +297,7 @@ def _decide(verdict: Verdict, targets: Targets, some: Mapping[str, Measures], ru
         told += f"{'; but' if enough else ';'} {', '.join(each)}, where {wanted}"
     elif (least := verdict.fewest_draws) is not None:
         fewest = f"{least[1]:,.0f} effective draws and R-hat {r_hat[least[0]]:.4g}"
-        told += f"; the {least[0]} has {fewest}"
+        told += f"; all summaries do, the {least[0]} with the fewest: {fewest}"
     if enough and not apart:
         return replace(verdict, converged=True, message=f"Converged: {told}.")
     more = Option("sweeps", _more_sweeps(verdict, targets, some[PREDICTIONS], run.sweeps))

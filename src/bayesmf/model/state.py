@@ -83,6 +83,10 @@ class Side:
         """Every row x becomes x A + a."""
         self.x[:, : self.size] = self.x[:, : self.size] @ A + a
 
+    def add(self, a: Array) -> None:
+        """Every row x becomes x + a."""
+        self.x[:, : self.size] += a
+
     def plain(self) -> Side:
         """The same with all its rows here; an engine may keep them elsewhere."""
         return self

@@ -94,7 +94,7 @@ def _move_mean(model: Model, name: Name, state: State, draws: Draws) -> None:
         precision = precision + lam * scatter[1:, 1:]
         linear = linear + lam * (scatter[1:, 0] - mu * total[1:])
     a = Gaussian(precision, linear).sample(draws.normals(1, size - 1)[0])
-    me.turn(np.eye(size), np.concatenate([[0.0], a]))
+    me.add(np.concatenate([[0.0], a]))
     me.mu[1:] += a
     C, inverse = np.eye(size), np.eye(size)
     C[1:, 0], inverse[1:, 0] = -a, a
