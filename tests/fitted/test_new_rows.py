@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 import bayesmf
-from bayesmf import MAP, Gibbs, RatedSet, Ratings, Variational, load_model
+from bayesmf import MAP, DataError, Gibbs, RatedSet, Ratings, Variational, load_model
+from bayesmf.cli.main import main
 from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.split import cold_start
 from bayesmf.data.synthetic import World, generate
@@ -273,3 +276,50 @@ def test_the_means_of_strangers_with_attributes_by_hand():
     item = train.items.values[7]
     found = posterior.moments(posterior.cells(Pairs([3], [item]))).mean[0]
     assert found == pytest.approx(np.mean(f), rel=1e-4)
+
+
+def test_attributes_that_come_later(tmp_path):
+    """Of ids that the table did not have: in predictions, in folding in, in files."""
+    ratings, users, items = with_kinds()
+    train, _ = held_out(ratings, [2, 3], [4, 5])
+    first = [users[~users["id"].isin([2, 3])], items[~items["id"].isin([4, 5])]]
+    fit = bayesmf.fit(train, rank=1, sweeps=20, chains=1, user_attributes=first[0],
+                      item_attributes=first[1])  # fmt: skip
+    whole = bayesmf.fit(train, rank=1, sweeps=20, chains=1, user_attributes=users,
+                        item_attributes=items)  # fmt: skip
+    pairs = [(2, 0), (3, 0), (0, 4), (3, 5), (1, 1)]
+    more = fit.with_attributes(user=users[users["id"].isin([2, 3])], item=items)
+    np.testing.assert_allclose(more.predict(pairs)["mean"], whole.predict(pairs)["mean"], rtol=1e-6)
+    assert fit.predict(pairs)["mean"][0] == fit.predict(pairs)["mean"][1]  # nothing is known there
+    given = Ratings.from_triplets(users=[2, 3], items=[0, 0], ratings=[3, 3])
+    one, two = (each.fold_in(given).predict([(2, 6)])["mean"][0].as_py() for each in (more, whole))
+    assert one == pytest.approx(two, rel=1e-6)
+    more.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").predict(pairs).equals(more.predict(pairs))
+    unknown = pd.DataFrame({"id": [2], "kind": ["else"]})
+    table = fit.with_attributes(user=unknown).predict([(2, 0)])
+    assert table["mean"][0] == fit.predict([(2, 0)])["mean"][0]
+    with pytest.raises(DataError, match="no column 'kind', which the model has"):
+        fit.with_attributes(user=pd.DataFrame({"id": [2]}))
+    with pytest.raises(DataError, match="another type than those of the model"):
+        fit.with_attributes(user=pd.DataFrame({"id": ["x"], "kind": ["odd"]}))
+    with pytest.raises(DataError, match="the model has no attributes of users"):
+        FIT.with_attributes(user=users)
+
+
+def test_attributes_of_new_rows_on_the_command_line(tmp_path):
+    ratings, users, _ = with_kinds()
+    train, _ = held_out(ratings, [2, 3], [])
+    fit = bayesmf.fit(
+        train, rank=1, sweeps=20, chains=1, user_attributes=users[~users["id"].isin([2, 3])]
+    )
+    fit.save(tmp_path / "model")
+    users[users["id"].isin([2, 3])].to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "pairs.csv").write_text("user,item\n2,0\n3,0\nnobody,0\n")
+    words = ["predict", tmp_path / "model", tmp_path / "pairs.csv", "--json"]
+    told = [*words, "--user-attributes", tmp_path / "new.csv"]
+    ran = CliRunner().invoke(main, [str(word) for word in told])
+    assert ran.exit_code == 0, ran.output
+    mean = [json.loads(line)["mean"] for line in ran.stdout.splitlines()]
+    assert mean[0] - mean[1] > 0.3
+    assert mean[1] < mean[2] < mean[0]

@@ -27,6 +27,19 @@ from bayesmf.data.io.atomic import to_json
 from bayesmf.errors import DataError
 
 MODEL = click.argument("model", type=PATH)
+
+
+def attributes_options(command: Any) -> Any:
+    """Adds --user-attributes and --item-attributes: of users and items that are new."""
+    for side in reversed(SIDES):
+        command = click.option(
+            f"--{side}-attributes",
+            type=PATH,
+            help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
+        )(command)
+    return command
+
+
 OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 SHOWN = 20  # rows printed for people
@@ -110,6 +123,7 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
 @MODEL
 @click.argument("pairs", type=PATH)
 @pairs_options
+@attributes_options
 @click.option(
     "--probabilities",
     is_flag=True,
@@ -127,6 +141,8 @@ def predict(
     item: str | None,
     probabilities: bool,
     clip: bool,
+    user_attributes: Path | None,
+    item_attributes: Path | None,
     out: Path | None,
     overwrite: bool,
     threads: int | None,
@@ -143,12 +159,17 @@ def predict(
     if probabilities and clip:
         raise DataError("--clip has no meaning with --probabilities; leave it out")
     _check(out, overwrite)
-    fit = load_fit(model, threads)
+    fit = _with_attributes(load_fit(model, threads), user_attributes, item_attributes)
     users, items = read_pairs(pairs, {"user": user, "item": item}, **layout)
     places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
     asked = Pairs(users, items, rows=places)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
     _show(table, out, as_json)
+
+
+def _with_attributes(fit: Any, user: Path | None, item: Path | None) -> Any:
+    """The fit with attributes of more users and items, if there are files of them."""
+    return fit if user is None and item is None else fit.with_attributes(user=user, item=item)
 
 
 def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
@@ -249,6 +270,7 @@ def recommend(
 @MODEL
 @click.argument("ratings", shell_complete=data_names)
 @ratings_options
+@attributes_options
 @click.option(
     "--side",
     type=click.Choice(SIDES),
@@ -272,6 +294,8 @@ def fold_in(
     side: str,
     replace_known: bool,
     seed: int,
+    user_attributes: Path | None,
+    item_attributes: Path | None,
     out: Path,
     overwrite: bool,
     threads: int | None,
@@ -285,7 +309,7 @@ def fold_in(
     with leaving_at_once():
         from bayesmf.fitted.files import check_place_of
     check_place_of(out, overwrite)
-    fit = load_fit(model, threads)
+    fit = _with_attributes(load_fit(model, threads), user_attributes, item_attributes)
     given, known = ratings_for(fit, ratings, reading), fit.posterior
     more = fit.fold_in(given, side, replace_known=replace_known, seed=seed)
     more.save(out, overwrite=overwrite)

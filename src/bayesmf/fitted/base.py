@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior, check_on_scale
 from bayesmf.fitted.recommend import Seen, recommend
 from bayesmf.machine import check_threads, using
+from bayesmf.model.attributes import extend_attributes
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
 
@@ -219,6 +220,17 @@ class Fitted:
             name: fact for name, fact in self._saved_facts().items() if name not in OF_THE_TEST
         }
         return SavedFit(posterior, dict(self._traces()), facts, self.threads)
+
+    def with_attributes(self, *, user: Any = None, item: Any = None) -> SavedFit:
+        """Return a fit that knows attributes of more users or items, new ones for instance.
+
+        ``user`` and ``item`` are frames, or paths of files, with the columns of the attributes that
+        the model was fitted with. The row of an id that has one already is replaced; what the model
+        has learned from it stays.
+        """
+        model = extend_attributes(self.posterior.model, user, item)
+        posterior = replace(self.posterior.complete(), model=model)
+        return SavedFit(posterior, dict(self._traces()), self._saved_facts(), self.threads)
 
     def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:
         """Measure the errors of predictions and the coverage of their intervals.

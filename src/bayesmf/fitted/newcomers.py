@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.ids import Ids
+from bayesmf.data.ids import Ids, read_id
 from bayesmf.data.pairs import Pairs, ids_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.new_rows import NewRows, Rated
@@ -142,12 +142,15 @@ class Newcomers:
             strangers = mine < 0
             if not strangers.any() or not self.given[name]:
                 continue
-            ids, place = np.unique(ids_of(asked, name)[strangers], return_inverse=True)
-            dtype = np.int64 if self.ids[name].kind == "integer" else object
-            out[name] = self._given_of(name, Ids(ids.astype(dtype)))
+            kind = self.ids[name].kind
+            asked_for = [read_id(str(one), kind) for one in ids_of(asked, name)[strangers]]
+            distinct = sorted({one for one in asked_for if one is not None})
+            ids = Ids(np.array(distinct, np.int64 if kind == "integer" else object))
+            out[name] = self._given_of(name, ids)
             entries = np.zeros(len(ids), np.int64)
             for matrix in out[name].values():
                 assert matrix.rows is not None
                 entries += np.diff(matrix.rows.starts)
-            mine[strangers] = np.where(entries[place] > 0, -2 - place, -1)
+            number = {one: -2 - k for k, one in enumerate(distinct) if entries[k]}
+            mine[strangers] = [number.get(one, -1) for one in asked_for]  # type: ignore[arg-type]
         return out

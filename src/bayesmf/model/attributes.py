@@ -21,7 +21,7 @@ from bayesmf.choices import AttributeKind
 from bayesmf.data.attributes import TYPES, Column, Raw, choose_columns, clean, learn
 from bayesmf.data.ids import Ids
 from bayesmf.data.io.text import read_table
-from bayesmf.errors import AttributesWarning, DataError
+from bayesmf.errors import AttributesWarning, DataError, Option
 from bayesmf.model.designs import Matrix, SideFacts, register
 from bayesmf.model.spec import Model
 
@@ -135,16 +135,40 @@ class Attributes:
         ``rows`` is a frame with the same columns or the path of a file; ids are not needed. It is
         encoded as the table was, and a value that the table did not have has no entry.
         """
-        path = isinstance(rows, str | os.PathLike)
-        raw = _read(rows) if path else Raw.of_frame(rows)
+        raw = _read_more(rows)
+        values = self._clean(raw)
+        return sparse.hstack([one.encode(values[one.name]) for one in self.columns], format="csr")
+
+    def extend(self, rows: Any) -> Attributes:
+        """Return the same with more rows; the row of an id that is there already is replaced.
+
+        ``rows`` is a frame with the same columns, that of the ids included, or the path of a file.
+        It is encoded as the table was, and a value that the table did not have has no entry.
+        """
+        raw = _read_more(rows)
+        ids, codes = raw.read_ids(raw.find_id(self.id))
+        if ids.kind != self.ids.kind:
+            raise DataError(
+                f"{raw.where}: ids such as {ids.values.item(0)!r} are of another type than those "
+                f"of the model, such as {self.ids.values.item(0)!r}; give ids of the same type"
+            )
+        more = pa.table({self.id: pa.array(ids.values[codes].tolist()), **self._clean(raw)})
+        old = self.table.filter(pa.array(~np.isin(self.ids.values, ids.values)))
+        both = pa.concat_tables([old, more.cast(old.schema)])
+        values = np.array(both[self.id].to_pylist(), self.ids.values.dtype)
+        order = np.argsort(values, kind="stable")
+        table = both.take(pa.array(order)).combine_chunks()
+        return replace(self, ids=Ids(values[order]), table=table)
+
+    def _clean(self, raw: Raw) -> dict[str, pa.ChunkedArray]:
+        """The columns of another table, as those of this one are."""
         for column in self.columns:
             if column.name not in raw.table.column_names:
                 raise DataError(
                     f"{raw.where}: there is no column {column.name!r}, which the model has; add "
                     "it, empty where it is not known"
                 )
-        parts = [column.encode(clean(raw, column.name, column.kind)) for column in self.columns]
-        return sparse.hstack(parts, format="csr")
+        return {one.name: clean(raw, one.name, one.kind) for one in self.columns}
 
     def labels(self) -> Iterator[tuple[Column, str | None]]:
         """The column of the table that each column of the matrix is from, and its value if any."""
@@ -235,6 +259,28 @@ class Attributes:
 def _read(path: Any, *layout: Any) -> Raw:
     table, locate, untyped = read_table(Path(path), *layout)
     return Raw(table, locate, os.fspath(path), "Attributes.load", untyped)
+
+
+def _read_more(rows: Any) -> Raw:
+    return _read(rows) if isinstance(rows, str | os.PathLike) else Raw.of_frame(rows)
+
+
+def extend_attributes(model: Model, user: Any = None, item: Any = None) -> Model:
+    """Return the model with more rows in the attributes of users and items; see ``extend``."""
+    changed: dict[str, tuple[Any, ...]] = {}
+    for name, rows in (("user", user), ("item", item)):
+        designs = model.user_designs if name == "user" else model.item_designs
+        if rows is None:
+            continue
+        if not any(isinstance(design, Attributes) for design in designs):
+            raise DataError(
+                f"the model has no attributes of {name}s; fit one with "
+                f"{Option(f'{name}_attributes', 'TABLE')}"
+            )
+        changed[f"{name}_designs"] = tuple(
+            one.extend(rows) if isinstance(one, Attributes) else one for one in designs
+        )
+    return replace(model, **changed)  # type: ignore[arg-type]
 
 
 def with_attributes(model: Model, user: Any = None, item: Any = None) -> Model:
