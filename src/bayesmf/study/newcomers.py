@@ -94,7 +94,7 @@ class Newcomers:
         squares = np.bincount(newcomer, (mean - values) ** 2, minlength=self.held.n_users)
         counts = self._asked(given).by_user.counts
         facts.update(newcomers=int((counts > 0).sum()), test_ratings=len(test))
-        return facts, squares[self.held.by_user.counts > 0]
+        return facts, np.asarray(squares[self.held.by_user.counts > 0], float)
 
     def _asked(self, given: int) -> Ratings:
         tested = self._with_more_than(given) & (self.place >= max(given, FEWEST))
