@@ -126,7 +126,7 @@ def _newcomers(read: Reader, letter: str, new: str, key: str, told: str) -> Pane
     last = ", ".join(f"{NEWCOMERS[n]} {scale * v[same[-1]]:.4g}" for n, v in runs.items())
     return Panel(
         f"cold-start-{letter}",
-        f"({letter}) new {new}s",
+        f"({letter}) new {new}s" + (", 80 % intervals" if scale == 100 else ""),
         f"Of new {new}s given {same[-1]} ratings, {told}: {last}.",
         draw,
     )

@@ -414,14 +414,13 @@ def _newcomer_rows(
 def _who_is_new(read: Reader, new: str) -> str:
     """How many newcomers and test ratings there are, in a sentence."""
     count, tests = (read.by_given(new, "default", key) for key in ("newcomers", "test_ratings"))
-    told = f"There are {count[0]:.0f} new {new}s with {tests[0]:,.0f} test ratings"
+    told = f"There are {count[0]:,.0f} new {new}s with {tests[0]:,.0f} test ratings"
     fewer = [given for given in count if tests[given] != tests[0]]
     if not fewer:
         return f"{told}, the same for every column."
     those = "; ".join(
-        f"given {given}, the {count[given]:.0f} who have more ratings than that are tested on the "
-        f"{tests[given]:,.0f} others, so that this column cannot be compared with the columns "
-        "before it"
+        f"given {given}, only those with more ratings than that are tested ({count[given]:,.0f}, "
+        f"on {tests[given]:,.0f} ratings), so that column cannot be compared with those before it"
         for given in fewer
     )
     return f"{told}; {those}."
