@@ -153,7 +153,8 @@ def test_newcomers_are_better_known_with_more_ratings(new, tiny_study):
     for variant in COLD:
         result = Results(tiny_study)[0, f"cold-start-{new}-{variant}"]
         errors = {given: facts["rmse"] for given, facts in result["by_given"].items()}
-        assert errors["20"] < min(errors["0"], errors["1"])
+        if variant != "none":  # the ratings are made without biases: there are none to know
+            assert errors["20"] < min(errors["0"], errors["1"])
         for given, facts in result["by_given"].items():
             squares = result.array(f"squares_{given}")
             assert facts["rmse"] == pytest.approx(np.sqrt(squares.sum() / facts["test_ratings"]))
