@@ -17,6 +17,7 @@ import numpy as np
 
 import bayesmf
 from bayesmf.evaluation.bootstrap import lowest_of, paired_change
+from bayesmf.fitted.base import Fitted
 from bayesmf.study.newcomers import Newcomers
 from bayesmf.study.specs import COLD, NEW, Lengths, cold_start
 
@@ -64,7 +65,7 @@ def main() -> None:
         judge(squares)
 
 
-def measure(name: str, fit: bayesmf.GibbsFit, new: Newcomers, seed: int, squares: Squares) -> None:
+def measure(name: str, fit: Fitted, new: Newcomers, seed: int, squares: Squares) -> None:
     """Print a line for each number of ratings given, and keep the squared errors."""
     for given in new.numbers:
         began = time.perf_counter()

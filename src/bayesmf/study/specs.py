@@ -98,7 +98,7 @@ COSTS = {  # of one sweep; of a whole run by coordinates
         "side": 1.35,
         "side-only": 12.0,
         "both-sides": 1.7,
-        "default": 1.7,
+        "default": 4.0,  # the rows of its kept draws are drawn again
     },
     "vi": {"none": 1.0, "no-side": 6.0, "side": 14.0, "side-only": 13.0},
     "momentum": {"none": 0.01, "no-side": 0.3, "side": 0.45, "side-only": 0.5},
