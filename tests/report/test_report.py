@@ -22,9 +22,10 @@ from bayesmf.report.draw import COLOURS, colour, style
 from bayesmf.report.findings import RULES, findings, settled_at, users_of
 from bayesmf.report.page import Finding
 from bayesmf.report.read import FEATURES, INFERENCES, Reader, title_of
-from bayesmf.report.tables import change_table, table_1, table_2
+from bayesmf.report.tables import ALIKE, change_table, cold_start, table_1, table_2
 from bayesmf.report.write import write_report
 from bayesmf.study.results import Results
+from bayesmf.study.specs import COLD, GIVEN
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +71,13 @@ def test_no_cell_of_table_2_is_empty(report):
 def test_everything_is_there(report, tiny_study):
     assert {t.id for t in report.tables} >= {
         "table-1", "table-2", "table-2-glance", "table-3", "table-4", "bounds",
-        "cold-start-table", "calibration-coverage-50", "calibration-log-score",
+        "cold-start-table", "cold-start-coverage-80", "cold-start-log-score",
+        "calibration-coverage-50", "calibration-log-score",
     }  # fmt: skip
     panels = [panel for found in report.figures.values() for panel in found]
     names = {panel.name for panel in panels}
     for figure, number in {"fig-2": 6, "fig-3": 3, "fig-4": 6, "fig-5": 3, "fig-6": 6, "fig-7": 2,
-                           "printed": 3, "calibration": 3}.items():  # fmt: skip
+                           "printed": 3, "calibration": 3, "cold-start": 4}.items():  # fmt: skip
         found = {name for name in names if re.fullmatch(rf"{figure}-?[a-z]", name)}
         assert len(found) == number, figure
     for panel in panels:
@@ -139,7 +141,7 @@ def test_it_reads_the_folder_alone_and_repeats_itself(copy, monkeypatch):
 
 
 def test_what_was_not_run_is_named(copy):
-    for name in ("vi-printed-no-side-robust", "cold-start-side", "gibbs-both-sides-robust"):
+    for name in ("vi-printed-no-side-robust", "cold-start-user-side", "gibbs-both-sides-robust"):
         shutil.rmtree(copy / "split-0" / name)
     text = write_report(copy).read_text()
     assert "fig-4, fig-6, printed, calibration, both-sides, cold-start" in text
@@ -149,8 +151,37 @@ def test_what_was_not_run_is_named(copy):
 
 def test_cold_start_that_cannot_be_says_why(copy):
     few_figures(copy)
-    change(copy, "cold-start-side", facts={"skipped": "too few users"})
-    assert "too few users" in write_report(copy).read_text()
+    for variant in COLD:
+        change(copy, f"cold-start-item-{variant}", facts={"skipped": "too few items"})
+    text = write_report(copy).read_text()
+    assert "Too few items." in text
+    assert 'id="cold-start-table"' in text  # of new users
+    for variant in COLD:
+        change(copy, f"cold-start-user-{variant}", facts={"skipped": "too few users"})
+    text = write_report(copy).read_text()
+    assert "(cold-start: too few users; too few items)" in text
+    assert 'id="cold-start-table"' not in text
+
+
+def test_the_lowest_error_of_newcomers_is_marked_and_what_cannot_be_told_from_it(copy):
+    rng = np.random.default_rng(0)
+    squares = rng.gamma(3.0, size=200)
+    factors = dict(zip(COLD, (1.0, 1.5, 0.99, 1.2, 1.3), strict=True))
+    for variant, factor in factors.items():
+        luck = rng.uniform(0.8, 1.2, 200) if variant == "default" else 1.0
+        found = squares * luck * factor
+        given = Results(copy)[0, f"cold-start-user-{variant}"]["by_given"]
+        given["2"]["rmse"] = float(np.sqrt(found.mean()))
+        change(copy, f"cold-start-user-{variant}", facts={"by_given": given},
+               arrays={"squares_2": found})  # fmt: skip
+    read = Reader(Results.open(copy))
+    assert read.lowest("user", 2) == ("no-side", ["default"])
+    cells = {row[1]: row[2 + GIVEN.index(2)] for row in cold_start(read).rows if row[0] == "users"}
+    assert [name for name, cell in cells.items() if cell.kind == "best"] == ["no side"]
+    assert [name for name, cell in cells.items() if ALIKE in cell.text] == ["default model"]
+    assert "cannot be told from it, given" in next(
+        f.text for f in findings(read) if f.text.startswith("New users")
+    )
 
 
 def test_claims_follow_the_numbers(copy):

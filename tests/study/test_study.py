@@ -22,9 +22,11 @@ from bayesmf import MAP, DataError, Gibbs, Variational
 from bayesmf.choices import FEATURES, PRECISIONS
 from bayesmf.cli.main import main
 from bayesmf.data.io.atomic import locked
+from bayesmf.data.split import cold_start
+from bayesmf.study.newcomers import FEWEST, Newcomers
 from bayesmf.study.results import Results
 from bayesmf.study.runner import Study
-from bayesmf.study.specs import EXPERIMENTS, Lengths, runs_of
+from bayesmf.study.specs import COLD, EXPERIMENTS, GIVEN, NEW, Lengths, runs_of
 
 LENGTHS = Lengths.of("", quick=True, rank=2)
 
@@ -146,10 +148,68 @@ def test_the_paper_s_third_stage_changes_precisions_alone(tiny_study):
     assert len({one["log_score"] for one in facts}) == 3
 
 
-def test_cold_start_users_are_better_known_with_more_ratings(tiny_study):
-    for name in ("none", "no-side", "side", "both-sides"):
-        errors = Results(tiny_study)[0, f"cold-start-{name}"]["rmse_by_given"]
-        assert errors["20"] < min(errors["0"], errors["1"])
+@pytest.mark.parametrize("new", NEW)
+def test_newcomers_are_better_known_with_more_ratings(new, tiny_study):
+    for variant in COLD:
+        result = Results(tiny_study)[0, f"cold-start-{new}-{variant}"]
+        errors = {given: facts["rmse"] for given, facts in result["by_given"].items()}
+        if variant != "none":  # the ratings are made without biases: there are none to know
+            assert errors["20"] < min(errors["0"], errors["1"])
+        for given, facts in result["by_given"].items():
+            squares = result.array(f"squares_{given}")
+            assert facts["rmse"] == pytest.approx(np.sqrt(squares.sum() / facts["test_ratings"]))
+            assert (squares > 0).sum() == facts["newcomers"]
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_a_study_says_of_newcomers_what_evaluate_says(new, tiny_study, tiny_ratings):
+    run = {run.name: run for run in EXPERIMENTS["cold-start"](LENGTHS)}[f"cold-start-{new}-default"]
+    assert run.model == bayesmf.Model(rank=2)
+    held = Newcomers.hold_out(bayesmf.load(tiny_ratings), 0, new)
+    fit = Gibbs(run.model, seed=0, chains=1, until="sweeps", **run.settings).fit(held.train)
+    by_given = Results(tiny_study)[0, run.name]["by_given"]
+    for given in (0, 5, max(held.numbers)):
+        folded = fit.fold_in(held.known(given), new) if given else fit
+        facts = folded.evaluate(held.asked(given))
+        for key in ("rmse", "log_score"):
+            assert by_given[str(given)][key] == pytest.approx(facts[key], rel=ROUNDING)
+        assert by_given[str(given)]["coverage_80"] == pytest.approx(facts["coverage_80"])
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_newcomers_are_those_of_the_split(new, tiny_ratings):
+    """Up to 20 ratings they have one test; more are given to those who have yet more."""
+    whole = bayesmf.load(tiny_ratings)
+    cut = cold_start(whole if new == "user" else whole.T, 3, 0.1, FEWEST)
+    held = Newcomers.hold_out(whole, 3, new)
+    before = set()
+    for given in (*GIVEN, 40):
+        known, asked = held.known(given), held.asked(given)
+        if new == "item":
+            known, asked = known.T, asked.T
+        counts, left = known.by_user.counts, asked.by_user.counts
+        told = set(zip(known.by_user.row_index, known.by_user.index, strict=True))
+        if given <= FEWEST:
+            assert asked == cut.test
+            assert set(counts[left > 0]) == {given}
+            assert before <= told  # the few ratings are among the many
+            before = told
+        else:
+            totals = cut.given.by_user.counts + cut.test.by_user.counts
+            able = (totals > given) & (cut.given.by_user.counts > 0)
+            assert counts.tolist() == np.where(able, given, 0).tolist()
+            assert left.tolist() == np.where(able, totals - given, 0).tolist()
+        assert not told & set(zip(asked.by_user.row_index, asked.by_user.index, strict=True))
+    assert held.known(FEWEST) == (cut.given if new == "user" else cut.given.T)
+    assert not set(held.train.T.users.values if new == "item" else held.train.users.values) & set(
+        cut.given.drop_unused().users.values
+    )
+
+
+def test_where_nobody_has_enough_ratings_no_newcomers_are_held_out():
+    few = bayesmf.Ratings.from_triplets(users=[1, 1, 2], items=[1, 2, 1], ratings=[1, 2, 3])
+    with pytest.raises(DataError, match="too few items have more than 20 ratings"):
+        Newcomers.hold_out(few, 0, "item")
 
 
 def digests(folder: Path) -> dict[str, str]:

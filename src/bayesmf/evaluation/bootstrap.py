@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,3 +54,14 @@ def paired_change(before: Array, after: Array, draws: int = 2000, seed: int = 0)
     changes = 100 * (1 - np.sqrt(np.concatenate(found)))
     low, high = np.quantile(changes, (0.025, 0.975))
     return Change(float(value), float(low), float(high))
+
+
+def lowest_of(squares: Mapping[str, Array]) -> tuple[str, list[str]]:
+    """The model with the lowest error, and those from which it cannot be told.
+
+    ``squares`` has each user's sum of squared errors by the name of the model. Of fewer than
+    ``LEAST`` users no difference can be told.
+    """
+    best = min(squares, key=lambda name: float(squares[name].sum()))
+    others = [name for name in squares if name != best]
+    return best, [n for n in others if paired_change(squares[n], squares[best]).sign == 0]

@@ -23,6 +23,7 @@ COLOURS = {
     "side-truncated": "#56B4E9",
     "both-sides-robust": "#000000",
     "both-sides-constant": "#5a5a5a",
+    "default": "#882255",
 }
 STYLES: dict[str, Any] = {
     "gibbs": "-",

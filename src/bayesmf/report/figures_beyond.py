@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmf.choices import PRECISIONS
 from bayesmf.report.draw import Panel, bins_axis, colour, legend, log_axis, style
 from bayesmf.report.figures import Array, by_frequency, lines, updates_of
-from bayesmf.report.read import FEATURES, Reader, title_of
-from bayesmf.study.specs import COLD, GIVEN
+from bayesmf.report.read import NEWCOMERS, Reader, title_of
+from bayesmf.study.specs import COLD
+
+COLD_COLOURS = {  # the run whose colour a model has, wherever it is drawn
+    "default": "gibbs-default",
+    "none": "gibbs-none-constant",
+    "no-side": "gibbs-no-side-constant",
+    "side": "gibbs-side-constant",
+    "both-sides": "gibbs-both-sides-robust",
+}
 
 
 def printed(read: Reader) -> list[Panel]:
@@ -81,37 +91,45 @@ def calibration(read: Reader) -> list[Panel]:
 
 
 def cold_start(read: Reader) -> list[Panel]:
-    """The error of new users by the number of their ratings that are known."""
-    runs = {f"cold-start-{name}": name for name in COLD}
+    """The error of newcomers and the coverage of their intervals, by how much of them is known."""
+    measures = (("rmse", "test RMSE"), ("coverage_80", "inside the 80 % interval, %"))
+    pairs = [(new, *measure) for measure in measures for new in read.new_sides]
+    return [_newcomers(read, "abcd"[k], *pair) for k, pair in enumerate(pairs)]
+
+
+def _newcomers(read: Reader, letter: str, new: str, key: str, told: str) -> Panel:
+    scale = 100 if key.startswith("coverage") else 1
+    runs = {name: read.by_given(new, name, key) for name in COLD}
+    numbers = list(runs["default"])
+    tests = read.by_given(new, "default", "test_ratings")
+    same = [given for given in numbers if tests[given] == tests[0]]
 
     def draw(axes: Axes) -> None:
-        places = range(len(GIVEN))
-        for run, name in runs.items():
-            errors = [read(run)["rmse_by_given"][str(given)] for given in GIVEN]
-            kind = "robust" if name == "both-sides" else "constant"
-            axes.plot(
-                places,
-                errors,
-                marker="o",
-                markersize=4,
-                color=colour(f"gibbs-{name}-{kind}"),
-                label=FEATURES.get(name, "both sides, robust"),
-            )
-        axes.set_xticks(places, [str(given) for given in GIVEN])
-        axes.set(xlabel="ratings known of the new user", ylabel="test RMSE")
-        axes.legend()
+        for name, found in runs.items():
+            values = scale * np.array([found[given] for given in numbers])
+            look: dict[str, Any] = {
+                "color": colour(COLD_COLOURS[name]),
+                "marker": "o",
+                "markersize": 4.0,
+            }
+            width = 2.6 if name == "default" else 1.5
+            places = range(len(same))
+            axes.plot(places, values[: len(same)], label=NEWCOMERS[name], linewidth=width, **look)
+            for place in range(len(same), len(numbers)):
+                axes.plot(place, values[place], markerfacecolor="white", linestyle="", **look)
+        if scale == 100:
+            axes.axhline(80, color="#888888", linewidth=1)
+        axes.set_xticks(range(len(numbers)), [str(given) for given in numbers])
+        axes.set(xlabel=f"ratings given of the new {new}", ylabel=told)
+        legend(axes, len(runs))
 
-    last = ", ".join(
-        f"{name} {read(run)['rmse_by_given'][str(GIVEN[-1])]:.4f}" for run, name in runs.items()
+    last = ", ".join(f"{NEWCOMERS[n]} {scale * v[same[-1]]:.4g}" for n, v in runs.items())
+    return Panel(
+        f"cold-start-{letter}",
+        f"({letter}) new {new}s" + (", 80 % intervals" if scale == 100 else ""),
+        f"Of new {new}s given {same[-1]} ratings, {told}: {last}.",
+        draw,
     )
-    return [
-        Panel(
-            "cold-start-a",
-            "New users, folded in",
-            f"Errors from {GIVEN[-1]} ratings: {last}.",
-            draw,
-        )
-    ]
 
 
 def both_sides(read: Reader) -> list[Panel]:

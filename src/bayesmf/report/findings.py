@@ -19,6 +19,7 @@ from bayesmf.report.read import (
     GIBBS_ROBUST,
     INFERENCES,
     MAXIMUM,
+    NEWCOMERS,
     PRINTED,
     ROBUST,
     SIDE,
@@ -28,7 +29,8 @@ from bayesmf.report.read import (
     Reader,
     title_of,
 )
-from bayesmf.study.specs import COLD, GIVEN, WIDTHS
+from bayesmf.study.newcomers import FEWEST
+from bayesmf.study.specs import COLD, GIVEN, NEW, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
 EQUAL = 1e-4  # of RMSE: no difference to speak of
@@ -335,19 +337,27 @@ def _bounds(read: Reader) -> Iterator[Finding]:
 
 
 def _cold(read: Reader) -> Iterator[Finding]:
-    if "skipped" in read("cold-start-side").facts:
-        return
-    errors = {name: read(f"cold-start-{name}")["rmse_by_given"] for name in COLD}
-    few, many = str(GIVEN[2]), str(GIVEN[-1])
-    best = [min((e[g], name) for name, e in errors.items())[1] for g in (few, many)]
-    words = [FEATURES.get(name, "side features of both sides") for name in best]
-    yield Finding(
-        f"New users, folded in without refitting: from {few} ratings the best model ({words[0]}) "
-        f"has an error of {errors[best[0]][few]:.4f}, from {many} ({words[1]}) "
-        f"{errors[best[1]][many]:.4f}; knowing nothing of them, biases alone "
-        f"{errors['none'][str(GIVEN[0])]:.4f}.",
-        "plain",
-    )
+    for new in read.new_sides:
+        errors: dict[str, dict[int, float]] = {
+            name: read.by_given(new, name, "rmse") for name in COLD
+        }
+        numbers = list(errors["default"])
+        few, many = GIVEN[2], max(given for given in numbers if given <= FEWEST)
+        best = [read.lowest(new, given)[0] for given in (few, many)]
+        good = [
+            str(given)
+            for given in numbers
+            if "default" in (read.lowest(new, given)[0], *read.lowest(new, given)[1])
+        ]
+        told = f"given {', '.join(good)} ratings" if good else "given no number of ratings"
+        yield Finding(
+            f"New {new}s, folded in without refitting: from {few} ratings the best model "
+            f"({NEWCOMERS[best[0]]}) has an error of {errors[best[0]][few]:.4f}, from {many} "
+            f"({NEWCOMERS[best[1]]}) {errors[best[1]][many]:.4f}; knowing nothing of them, biases "
+            f"alone {errors['none'][0]:.4f}. The default model has the lowest error, or one that "
+            f"cannot be told from it, {told}.",
+            "plain",
+        )
 
 
 RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
@@ -371,5 +381,5 @@ RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
         ),
         _bounds,
     ),
-    (tuple(f"cold-start-{name}" for name in COLD), _cold),
+    (tuple(f"cold-start-{new}-{name}" for new in NEW for name in COLD), _cold),
 ]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import PRECISIONS
-from bayesmf.evaluation.bootstrap import Change, paired_change
+from bayesmf.evaluation.bootstrap import Change, lowest_of, paired_change
 from bayesmf.study.results import Result, Results
+from bayesmf.study.specs import COLD, NEW
 
 Array = NDArray[np.float64]
 FEATURES: dict[str, str] = {
@@ -19,6 +20,13 @@ FEATURES: dict[str, str] = {
     "no-side": "no side",
     "side": "side",
     "side-only": "side only",
+}
+NEWCOMERS: dict[str, str] = {  # the models that newcomers are folded into
+    "default": "default model",
+    "none": "biases only",
+    "no-side": "no side",
+    "side": "side",
+    "both-sides": "both sides, robust",
 }
 INFERENCES: dict[str, str] = {"gibbs": "Gibbs", "vi": "VI", "map": "MAP"}
 NONE = "\N{EN DASH}"
@@ -38,6 +46,7 @@ class Reader:
         self.results = results
         self.study = results.study
         self._read: dict[tuple[int, str], Result] = {}
+        self._lowest: dict[tuple[str, int], tuple[str, list[str]]] = {}
 
     @property
     def data(self) -> str:
@@ -110,6 +119,35 @@ class Reader:
         """The number of test ratings in each bin, over these splits."""
         count = np.sum([self(name, split).array("user_count") for split in splits], axis=0)
         return np.bincount(self.bin_of_user, count, minlength=len(self.labels)).astype(np.int64)
+
+    @cached_property
+    def not_held_out(self) -> dict[str, str]:
+        """Why there are no new users or no new items, by side."""
+        reasons = {new: self.newcomers(new, "side").facts.get("skipped") for new in NEW}
+        return {new: str(reason) for new, reason in reasons.items() if reason}
+
+    @property
+    def new_sides(self) -> list[str]:
+        """The sides of which newcomers were held out."""
+        return [new for new in NEW if new not in self.not_held_out]
+
+    def newcomers(self, new: str, variant: str) -> Result:
+        """The result of folding new users (or items) into one of the models."""
+        return self(f"cold-start-{new}-{variant}")
+
+    def by_given(self, new: str, variant: str, key: str) -> dict[int, float]:
+        """A measure of the predictions for newcomers, by how many of their ratings are given."""
+        found = self.newcomers(new, variant)["by_given"]
+        return {given: float(found[str(given)][key]) for given in sorted(map(int, found))}
+
+    def lowest(self, new: str, given: int) -> tuple[str, list[str]]:
+        """The model with the lowest error on newcomers, and those it cannot be told from."""
+        if (new, given) not in self._lowest:
+            squares: dict[str, Array] = {
+                variant: self.newcomers(new, variant).array(f"squares_{given}") for variant in COLD
+            }
+            self._lowest[new, given] = lowest_of(squares)
+        return self._lowest[new, given]
 
 
 def title_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,21 @@ import numpy as np
 from bayesmf.choices import PRECISIONS
 from bayesmf.report import paper
 from bayesmf.report.page import Cell, Table
-from bayesmf.report.read import FEATURES, INFERENCES, NONE, Array, Reader, number, title_of
+from bayesmf.report.read import (
+    FEATURES,
+    INFERENCES,
+    NEWCOMERS,
+    NONE,
+    Array,
+    Reader,
+    number,
+    title_of,
+)
 from bayesmf.study.specs import COLD, GIVEN, UNBOUNDED, WIDTHS
 
 FALLING = 0.001  # of RMSE
+ALIKE = "\N{ALMOST EQUAL TO}"
+NEWCOMER_HEADINGS = ("new", "model", *(str(given) for given in GIVEN))
 HEADINGS_2 = (
     "features",
     "inference",
@@ -334,28 +345,82 @@ def bounds(read: Reader) -> Table:
     )
 
 
-def cold_start(read: Reader) -> Table | None:
-    """The errors of new users by how many of their ratings are known."""
-    rows: list[list[Cell | str]] = []
-    facts: dict[str, Any] = {}
-    for name in COLD:
-        facts = read(f"cold-start-{name}").facts
-        if "skipped" in facts:
-            return None
-        told = FEATURES.get(name, "side, both sides, robust")
-        errors = [facts["rmse_by_given"][str(given)] for given in GIVEN]
-        rows.append([told, *(Cell(number(e), e) for e in errors)])
-    for k in range(1, len(GIVEN) + 1):
-        column = [[row[k]] for row in rows]
-        _mark_best(column, 0)
-        for row, (cell,) in zip(rows, column, strict=True):
-            row[k] = cell
-    return Table(
-        "cold-start-table",
-        "New users, folded in",
-        f"Test RMSE of {facts['users']:,} users who were not in training, by how many of their "
-        f"ratings they are folded in from; {facts['test_ratings']:,} test ratings, the same for "
-        "every column.",
-        ["features", *(f"{given}" for given in GIVEN)],
-        rows,
+def cold_start(read: Reader) -> Table:
+    """The errors of newcomers by how many of their ratings are known."""
+
+    def mark(new: str, variant: str, given: int, text: str, value: float) -> Cell:
+        best, alike = read.lowest(new, given)
+        return Cell(
+            text + (f" {ALIKE}" if variant in alike else ""), value, "best" * (variant == best)
+        )
+
+    notes = [
+        f"The lowest error of each column, of new users and of new items, is bold. {ALIKE} marks "
+        "those from which it cannot be told apart: zero is in the 95 % interval of the difference, "
+        "a paired bootstrap of the newcomers."
+    ]
+    notes += [_who_is_new(read, new) for new in read.new_sides]
+    notes += [f"{reason.capitalize()}." for reason in read.not_held_out.values()]
+    caption = (
+        "Test RMSE of users and items that were not in training, by how many of their ratings are "
+        "given. Given none, they have the prior predictive."
     )
+    rows = _newcomer_rows(read, "rmse", 4, mark)
+    return Table(
+        "cold-start-table", "Newcomers, folded in", caption, NEWCOMER_HEADINGS, rows, 2, notes
+    )
+
+
+def cold_start_intervals(read: Reader) -> Table:
+    """The coverage of newcomers' intervals by how many of their ratings are known."""
+    caption = "The per cent of test ratings inside intervals that should hold 80 %."
+    rows = _newcomer_rows(read, "coverage_80", 1)
+    title = "Newcomers: coverage of 80 % intervals"
+    return Table("cold-start-coverage-80", title, caption, NEWCOMER_HEADINGS, rows, 2)
+
+
+def cold_start_scores(read: Reader) -> Table:
+    """The log scores of newcomers by how many of their ratings are known."""
+    caption = "The mean log density of a test rating; larger is better."
+    rows = _newcomer_rows(read, "log_score", 3)
+    title = "Newcomers: log score"
+    return Table("cold-start-log-score", title, caption, NEWCOMER_HEADINGS, rows, 2)
+
+
+def _plain(new: str, variant: str, given: int, text: str, value: float) -> Cell:
+    return Cell(text, value)
+
+
+def _newcomer_rows(
+    read: Reader, key: str, digits: int, make: Callable[[str, str, int, str, float], Cell] = _plain
+) -> list[list[Cell | str]]:
+    """A row for each side and model, with a cell for each number of ratings given."""
+    scale = 100 if key.startswith("coverage") else 1
+    rows: list[list[Cell | str]] = []
+    for new in read.new_sides:
+        for variant in COLD:
+            row: list[Cell | str] = [f"{new}s", NEWCOMERS[variant]]
+            found = read.by_given(new, variant, key)
+            for given in GIVEN:
+                if given in found:
+                    value = scale * found[given]
+                    row.append(make(new, variant, given, number(value, digits), value))
+                else:
+                    row.append(NONE)
+            rows.append(row)
+    return rows
+
+
+def _who_is_new(read: Reader, new: str) -> str:
+    """How many newcomers and test ratings there are, in a sentence."""
+    count, tests = (read.by_given(new, "default", key) for key in ("newcomers", "test_ratings"))
+    told = f"There are {count[0]:,.0f} new {new}s with {tests[0]:,.0f} test ratings"
+    fewer = [given for given in count if tests[given] != tests[0]]
+    if not fewer:
+        return f"{told}, the same for every column."
+    those = "; ".join(
+        f"given {given}, only those with more ratings than that are tested ({count[given]:,.0f}, "
+        f"on {tests[given]:,.0f} ratings), so that column cannot be compared with those before it"
+        for given in fewer
+    )
+    return f"{told}; {those}."

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import carve, cold_start, generator, rank_within_user
+from bayesmf.data.split import carve
 from bayesmf.errors import DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import TAU, measure
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
-from bayesmf.fitted.fold_in import fold_in
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MAP, PENALTIES, fit_precisions
@@ -25,13 +24,12 @@ from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import Data
 from bayesmf.model.state import State, to_arrays
-from bayesmf.random.draws import Draws
+from bayesmf.study.newcomers import Newcomers
 from bayesmf.study.record import Arrays, Recorder, Tell
 from bayesmf.study.results import snake_case
-from bayesmf.study.specs import GIVEN, Run
+from bayesmf.study.specs import Run
 
 Outcome = tuple[dict[str, Any], Arrays]
-COLD_USERS = 0.1  # of those with more than the most ratings given
 
 
 @dataclass(frozen=True)
@@ -180,37 +178,19 @@ def _by_stage(tell: Tell) -> Callable[[Progress], None]:
 
 
 def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
-    """Measure the errors on new users by how many of their ratings are known."""
+    """Measure how newcomers are predicted, by how many of their ratings are known."""
+    assert run.new is not None
     try:
-        cut = cold_start(parts.whole, parts.seed, COLD_USERS, max(GIVEN))
+        new = Newcomers.hold_out(parts.whole, parts.seed, run.new)
     except DataError as reason:
         return {"skipped": str(reason)}, {}
-    assert cut.given is not None
-    fit = _sampler(run, parts).fit(cut.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)])
-    assert fit.draws is not None
-    mean = Data.of(cut.train, run.model).mean
-    # in the order of random keys, so that the few ratings are among the many
-    keys = generator(parts.seed, 2).random_raw(len(cut.given))
-    order = rank_within_user(cut.given, keys)
-    facts: dict[str, Any] = {
-        "users": int((cut.given.by_user.counts > 0).sum()),
-        "test_ratings": len(cut.test),
-        "rmse_by_given": {},
-    }
-    arrays: Arrays = {"user_count": cut.test.by_user.counts}
-    for given in GIVEN:
-        data = Data.of(cut.given.select(order < given), run.model, mean)
-        target = Target(cut.test, data, run.model)
-        total = np.zeros(len(cut.test))
-        for number in range(len(fit.draws)):
-            folded = fold_in(run.model, fit.draws[number], data, Draws(parts.seed, number + 1))
-            total += target.predict(folded)
-        error = total / len(fit.draws) - target.values
-        facts["rmse_by_given"][str(given)] = float(np.sqrt(np.mean(error**2)))
-        arrays[f"user_squares_{given}"] = np.bincount(
-            target.cells.user, error**2, minlength=cut.test.n_users
-        )
-    return facts, arrays
+    fit = _sampler(run, parts).fit(new.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)])
+    by_given: dict[str, Any] = {}
+    arrays: Arrays = {}
+    for given in new.numbers:
+        folded = new.fold_in(fit, given, parts.seed)
+        by_given[str(given)], arrays[f"squares_{given}"] = new.measure(folded, given)
+    return {"by_given": by_given}, arrays
 
 
 EXECUTORS: dict[str, Callable[[Run, Parts, State | None, Tell], Outcome]] = {

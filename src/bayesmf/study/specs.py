@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bayesmf.choices import FEATURES, PRECISIONS, Features, Inference, Precision
+from bayesmf.choices import FEATURES, PRECISIONS, Features, Inference, Precision, Side
 from bayesmf.errors import DataError
 from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Model
@@ -15,8 +15,10 @@ Kind = Inference | Literal["cold-start"]
 UNBOUNDED: tuple[Precision, ...] = ("constant", "robust")
 WIDTHS = (1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)  # n of the bounds 1/n and n
 HELD = 0.1  # of the training ratings, where something is chosen by validation
-GIVEN = (0, 1, 2, 5, 10, 20)  # ratings known of a new user
-COLD: tuple[Features | Literal["both-sides"], ...] = ("none", "no-side", "side", "both-sides")
+Variant = Features | Literal["both-sides", "default"]
+GIVEN = (0, 1, 2, 5, 10, 20, 50)  # ratings known of a new user or a new item
+COLD: tuple[Variant, ...] = ("default", "none", "no-side", "side", "both-sides")
+NEW: tuple[Side, ...] = ("user", "item")  # who is new
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Lengths:
     updates: int = 60
     descent: int = 1000  # steps of MAP by momentum, at most
     cold: int = 200  # sweeps of a cold-start run
-    keep: int = 40  # draws that new users are folded into
+    keep: int = 40  # draws that newcomers are folded into
     side_only: int = 100  # sweeps without own features, whose draws cost O(rank^2) a rating
 
     @classmethod
@@ -38,7 +40,7 @@ class Lengths:
         if quick:
             return cls(rank, 60, 10, 15, 200, 60, 20, 40)
         if data == "epinions":
-            return cls(rank, 150, 20, 15, 150, 40, 10, 30)
+            return cls(rank, 150, 20, 15, 150, 60, 20, 30)
         return cls(rank)
 
 
@@ -49,12 +51,13 @@ class Run:
     name: str
     kind: Kind
     model: Model
-    features: Features | Literal["both-sides"]
+    features: Variant
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm
     start: str = ""  # the run whose state this one begins from
     penalty_of: str = ""  # the run whose penalty it takes
     validation: float = 0.0  # of the training ratings, held out
     record: frozenset[str] = frozenset()  # "state", "precisions", "correlation", "variance"
+    new: Side | None = None  # who is new, in a cold start
 
     def describe(self) -> dict[str, Any]:
         """Describe the run for its result file."""
@@ -89,7 +92,14 @@ class Run:
 
 
 COSTS = {  # of one sweep; of a whole run by coordinates
-    "gibbs": {"none": 0.3, "no-side": 1.0, "side": 1.35, "side-only": 12.0, "both-sides": 1.7},
+    "gibbs": {
+        "none": 0.3,
+        "no-side": 1.0,
+        "side": 1.35,
+        "side-only": 12.0,
+        "both-sides": 1.7,
+        "default": 4.0,  # the rows of its kept draws are drawn again
+    },
     "vi": {"none": 1.0, "no-side": 6.0, "side": 14.0, "side-only": 13.0},
     "momentum": {"none": 0.01, "no-side": 0.3, "side": 0.45, "side-only": 0.5},
     "coordinate": {"none": 10.0, "no-side": 250.0, "side": 800.0, "side-only": 400.0},
@@ -205,15 +215,20 @@ def descent(features: Features, precision: Precision, lengths: Lengths) -> Run:
     return Run(name, "map", model, features, settings, validation=HELD, record=frozenset({"state"}))
 
 
-def cold_start(features: Features | Literal["both-sides"], lengths: Lengths) -> Run:
-    """A run of Gibbs sampling without a tenth of the users, who are folded in from few ratings."""
+def cold_start_model(variant: Variant, lengths: Lengths) -> Model:
+    """The default model, or one with the paper's priors."""
+    if variant == "default":
+        return Model(rank=lengths.rank)
+    if variant == "both-sides":
+        return both_sides_model("robust", lengths)
+    return paper_model(variant, "constant", lengths)
+
+
+def cold_start(variant: Variant, lengths: Lengths, new: Side) -> Run:
+    """A run of Gibbs sampling without a tenth of the users (or items), who are then folded in."""
     settings = {"sweeps": lengths.cold, "burn_in": lengths.burn_in, "keep": lengths.keep}
-    model = (
-        both_sides_model("robust", lengths)
-        if features == "both-sides"
-        else paper_model(features, "constant", lengths)
-    )
-    return Run(f"cold-start-{features}", "cold-start", model, features, settings)
+    model = cold_start_model(variant, lengths)
+    return Run(f"cold-start-{new}-{variant}", "cold-start", model, variant, settings, new=new)
 
 
 def _table_2(lengths: Lengths) -> list[Run]:
@@ -244,7 +259,7 @@ def _both(lengths: Lengths) -> list[Run]:
 
 
 def _cold_start(lengths: Lengths) -> list[Run]:
-    return [cold_start(features, lengths) for features in COLD]
+    return [cold_start(variant, lengths, new) for new in NEW for variant in COLD]
 
 
 def _bounds(lengths: Lengths) -> list[Run]:
