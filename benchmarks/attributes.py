@@ -1,7 +1,8 @@
 """What attributes of users and items add: ``BAYESMF_DATA=... python benchmarks/attributes.py``.
 
 The default model with and without attributes on a split that comes with ml-100k (u1) or on the
-paper's split of ml-1m: four chains each, and the error on the test ratings. Age, gender and
+paper's split of ml-1m, or with a tenth of the users or items held out entirely (``--hold-out``):
+four chains each, and the error on the test ratings. Age, gender and
 occupation are the users', year and genres the items'; nothing is chosen by the test ratings.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import os
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -82,10 +84,21 @@ def read_split(data: str, fold: str) -> tuple[Ratings, Ratings]:
     return train, test
 
 
+def hold_out(data: str, side: str, seed: int) -> tuple[Ratings, Ratings]:
+    """A tenth of the users, or items, with all their ratings: strangers to the fit."""
+    whole = bayesmf.load(folder(data) / "u.data" if data == "ml-100k" else data)
+    rows = whole.by_user.row_index if side == "user" else whole.by_user.index
+    count = whole.n_users if side == "user" else whole.n_items
+    new = np.random.default_rng(seed).permutation(count)[: count // 10]
+    held = np.isin(rows, new)
+    return whole.select(~held), whole.select(held)
+
+
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="?", default="ml-100k", choices=("ml-100k", "ml-1m"))
     parser.add_argument("--fold", default="u1", help="of ml-100k: u1 or u2")
+    parser.add_argument("--hold-out", choices=("user", "item"), help="a tenth of them entirely")
     parser.add_argument("--sides", default="none,both", help="of none, user, item, both")
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--sweeps", type=int, default=300)
@@ -96,9 +109,13 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     asked = options()
-    train, test = read_split(asked.data, asked.fold)
+    if asked.hold_out:
+        train, test = hold_out(asked.data, asked.hold_out, asked.seed)
+    else:
+        train, test = read_split(asked.data, asked.fold)
     users, items = user_attributes(asked.data), item_attributes(asked.data)
-    print(f"{asked.data}, rank {asked.rank}, seed {asked.seed}, 4 x {asked.sweeps} sweeps")
+    what = f"a tenth of the {asked.hold_out}s held out, " if asked.hold_out else ""
+    print(f"{asked.data}, {what}rank {asked.rank}, seed {asked.seed}, 4 x {asked.sweeps} sweeps")
     print(f"users: {users}\nitems: {items}")
     for sides in asked.sides.split(","):
         model = with_attributes(
@@ -111,6 +128,7 @@ def main() -> None:
         fit = sampler.fit(train, test)
         print(f"attributes of {sides}: RMSE {fit.test_rmse:.4f}, "
               f"{fit.endless_rmse:.4f} ± {fit.endless_rmse_error:.4f} of endless draws, "
+              f"{fit.evaluate(test)['coverage_80']:.1%} inside 80 % intervals, "
               f"{fit.seconds / fit.sweeps:.3f} s a round of sweeps", flush=True)  # fmt: skip
 
 
