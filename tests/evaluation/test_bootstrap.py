@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmf.evaluation.bootstrap import paired_change
+from bayesmf.evaluation.bootstrap import lowest_of, paired_change
 
 
 def squares(rng, users: int, better: float):
@@ -67,3 +67,13 @@ def test_nobody_to_resample():
     change = paired_change(np.zeros(3), np.zeros(3))
     assert np.isnan(change.value)
     assert change.sign == 0
+
+
+def test_the_lowest_and_those_it_cannot_be_told_from():
+    rng = np.random.default_rng(1)
+    base = rng.gamma(3.0, size=300)
+    squares = {"worse": 1.1 * base, "best": base, "alike": base * rng.uniform(0.8, 1.21, 300)}
+    assert lowest_of(squares) == ("best", ["alike"])
+    few = {name: values[:9] for name, values in squares.items()}
+    best, alike = lowest_of(few)
+    assert {best, *alike} == set(squares)  # nine users tell nothing

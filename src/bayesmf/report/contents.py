@@ -75,9 +75,9 @@ FIGURES: dict[str, tuple[str, str, Callable[[Reader], list[Panel]]]] = {
     "cold-start": (
         "New users and new items",
         "A tenth of the users with more than twenty ratings, and of the items, are left out of "
-        "training and then folded in. To newcomers with more than fifty ratings also fifty are "
-        "given; the points there stand alone, because the test ratings are others. The grey line "
-        "is the share that an interval should hold.",
+        "training and then folded in. Newcomers with more than fifty ratings are also given fifty. "
+        "Those points stand alone, because the test ratings are not the same. The grey line is the "
+        "share that an interval should hold.",
         figures_beyond.cold_start,
     ),
 }
