@@ -144,7 +144,7 @@ class Fitted:
         - ``progress``: called with the number of users done and of all users.
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
-        items are ranked by), user after user, with fewer rows for a user who has fewer items left.
+        items are ranked by; of newcomers without what it says that they rate the item), user after user, with fewer rows for a user who has fewer items left.
         It is of the same kind as ``users``, with an index of its own.
         """
         check_whole("n", n, 1)

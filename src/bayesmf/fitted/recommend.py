@@ -23,7 +23,6 @@ Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
 CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
-ANSWERS = True  # whether items are ranked by what newcomers give them who choose to rate them
 
 
 class Seen(NamedTuple):
@@ -81,7 +80,7 @@ def recommend(
     def fill(begin: int) -> None:
         span = slice(begin, begin + rows)
         x = _widen(draws, "user", user[span], rank_by != "mean")
-        block = _score(x, y, x.shape[1] // len(draws["tau"]), rank_by, chosen[span])
+        block = _score(x, y, posterior.model.size + 1, rank_by, chosen[span])
         if cautious is not None:
             block[:, rated < 0] = cautious[0][span, None]
             block[user[span] < 0] = cautious[1]
@@ -117,16 +116,12 @@ def _score_strangers(posterior: Posterior, user: Index, item: Index) -> list[Flo
 def _widen(draws: Mapping[str, Floats], name: Name, rows: Index, with_noise: bool) -> Floats:
     """Put (bias, 1, S) of users or (1, bias, T) of items in every draw side by side.
 
-    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger. The
-    answers to what it says that somebody rates an item add two columns: newness and query of a
-    user, query and newness of an item.
+    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger. What
+    it says that somebody chooses to rate an item is no part of it: nobody has chosen yet.
     """
-    asked = ANSWERS and f"{name}.newness" in draws
     count, size = len(draws["tau"]), draws[f"{name}.x"].shape[2]
-    width = size + 1 + 2 * asked
-    out = np.ones((len(rows), count, width), np.float32)
+    out = np.ones((len(rows), count, size + 1), np.float32)
     columns = [0, *range(2, size + 1)] if name == "user" else range(1, size + 1)
-    newness, query = (width - 2, width - 1) if name == "user" else (width - 1, width - 2)
     strangers = rows < 0
     for k in range(count):
         values = draws[f"{name}.x"][k][rows]
@@ -135,9 +130,6 @@ def _widen(draws: Mapping[str, Floats], name: Name, rows: Index, with_noise: boo
         if strangers.any():
             values[strangers] = draws[f"{name}.new_mean"][k]
         out[:, k, columns] = values
-        if asked:
-            out[:, k, newness] = np.where(strangers, 1, draws[f"{name}.newness"][k][rows])
-            out[:, k, query] = np.where(strangers, 0, draws[f"{name}.query"][k][rows])
     return out.reshape(len(rows), -1)
 
 
