@@ -144,8 +144,9 @@ class Fitted:
         - ``progress``: called with the number of users done and of all users.
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
-        items are ranked by; of newcomers without what it says that they rate the item), user after user, with fewer rows for a user who has fewer items left.
-        It is of the same kind as ``users``, with an index of its own.
+        items are ranked by), user after user, with fewer rows for a user who has fewer items left.
+        It is of the same kind as ``users``, with an index of its own. The score of a newcomer leaves
+        out what it would say of them that they choose to rate the item.
         """
         check_whole("n", n, 1)
         check_choice("rank_by", rank_by, RANK_BY)
