@@ -9,7 +9,8 @@ import pytest
 
 from bayesmf import Gibbs, Model, split
 from bayesmf.data.synthetic import World, generate
-from bayesmf.fitted.redraw import POWER, redraw_rows
+from bayesmf.fitted.posterior import POWER
+from bayesmf.fitted.redraw import redraw_rows
 from bayesmf.model.spec import Hyper
 from oracle.new_rows import PlainNewRows, ones
 

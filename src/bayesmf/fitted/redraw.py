@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.fitted.posterior import SIDES, Posterior
+from bayesmf.fitted.posterior import POWER, SIDES, Posterior
 from bayesmf.model.data import Data
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
@@ -24,8 +24,6 @@ from bayesmf.random.philox import Counter
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
 from bayesmf.sweep.rows import update_rows
-
-POWER = 0.5  # of the rows' numbers of ratings: their weights; chosen on validation ratings
 
 
 class _Again(Sampling):
@@ -46,7 +44,7 @@ def redraw_rows(
             me, others = state.sides(name)
             mine = data.user if name == "user" else data.item
             prior = known.new_rows(draws, number, name, power=POWER)
-            mine = replace(mine, priors=prior.known_priors(mine.counts))
+            mine = replace(mine, priors=prior.known_priors(mine.counts, prior.told_sums()))
             one = replace(me, shifts=[])
             update_rows(model, mine, one, others, state, _Again(Draws(seed, number)))
             found[name] = one.x[:, : model.size]
