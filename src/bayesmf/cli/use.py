@@ -358,13 +358,15 @@ def update(
     if as_json:
         click.echo(to_json({**facts, "out": str(out)}))
         return
-    words = {"left_out": "ratings left out, of users or items that the model does not know"}
+    left_out = facts.pop("left_out")
     told = [
-        f"{count:,} {words.get(name, name.replace('_', ' '))}"
+        f"{count:,} {name.replace('_', ' ').removesuffix('s' if count == 1 else '')}"
         for name, count in facts.items()
         if count
     ]
-    click.echo(f"{'; '.join([*told, f'written to {out}'])}")
+    if left_out:
+        told.append(f"{left_out:,} ratings of what the model does not know were left out")
+    click.echo("; ".join([*told, f"written to {out}"]))
 
 
 COMMANDS = (predict, recommend, fold_in, update)
