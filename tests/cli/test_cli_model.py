@@ -70,7 +70,7 @@ def test_new_ratings_of_known_users(fit, tiny_ratings, tmp_path):
     new.write_text(f"user,item,rating\n{user},i1,5\nzoe,i2,1\n{user},unheard,2\n")
     told = run("update", fit, new, "--out", tmp_path / "more")
     assert told.startswith("1 updated user; 1 new user; 1 ratings of what the model does not know")
-    assert "is there already" in run("update", fit, new, "--out", tmp_path / "more", code=2)
+    assert "exists already" in run("update", fit, new, "--out", tmp_path / "more", code=2)
     again = "update", fit, new, "--out", tmp_path / "more", "--overwrite", "--side", "both"
     facts = json.loads(run(*again, "--json"))
     del facts["out"]

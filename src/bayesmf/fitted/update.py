@@ -183,7 +183,7 @@ def _find_priors(known: NewRows, picked: _Picked) -> RowPriors:
     """Return the priors of the rows in some draws, draw after draw."""
     row, other = _find_since(picked, known.rated.by_row)
     sums = known.told_sums(picked.rows)
-    np.add.at(sums, (slice(None), row), known.raters[:, other])
+    np.add.at(sums.swapaxes(0, 1), row, known.raters[:, other].swapaxes(0, 1))
     found = known.known_priors(picked.ratings.by_user.counts, sums)
     shape = sums.shape[0] * sums.shape[1], -1
     return RowPriors(found.precision.reshape(shape), found.linear.reshape(shape))
@@ -234,7 +234,7 @@ def _draw_span(
 ) -> dict[str, Array]:
     """Return the rows of some draws, or of a centre: (draw, row, ...)."""
     times, model = span.stop - span.start, old.model
-    index = {"user": picked.rows, "item": picked.others}
+    index: dict[Name, Index] = {"user": picked.rows, "item": picked.others}
     if name == "item":
         index = {"user": picked.others, "item": picked.rows}
     data = Data.of(_by(name, picked.repeat(times)), model, old.mean, designs=False)
