@@ -63,6 +63,26 @@ def test_new_users_and_evaluation(fit, tiny_ratings, tmp_path):
     assert "known already" in run("fold-in", fit, tiny_ratings, "--out", tmp_path / "b", code=2)
 
 
+def test_new_ratings_of_known_users(fit, tiny_ratings, tmp_path):
+    new = tmp_path / "today.csv"
+    first = tiny_ratings.read_text().splitlines()
+    user = first[1].split(",")[0]
+    new.write_text(f"user,item,rating\n{user},i1,5\nzoe,i2,1\n{user},unheard,2\n")
+    told = run("update", fit, new, "--out", tmp_path / "more")
+    assert told.startswith("1 updated user; 1 new user; 1 ratings of what the model does not know")
+    assert "exists already" in run("update", fit, new, "--out", tmp_path / "more", code=2)
+    again = "update", fit, new, "--out", tmp_path / "more", "--overwrite", "--side", "both"
+    facts = json.loads(run(*again, "--json"))
+    del facts["out"]
+    assert facts == {"updated_users": 1, "new_users": 1, "updated_items": 2, "new_items": 1,
+                     "left_out": 0}  # fmt: skip
+    new.write_text(f"user,item,rating\n{user},i1,50\n")
+    out = "--out", tmp_path / "other"
+    assert "the rating 50 of item 'i1'" in run("update", fit, new, *out, code=2)
+    assert "is not one of" in run("update", fit, new, *out, "--side", "users", code=2)
+    assert not (tmp_path / "other").exists()
+
+
 def test_diagnosis(fit):
     facts = json.loads(run("diagnose", fit, "--json"))
     found = facts["diagnostics"]

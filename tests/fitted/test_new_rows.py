@@ -67,7 +67,8 @@ def test_the_priors_of_rows_are_those_of_what_they_rated():
         np.testing.assert_allclose(unpack(priors.precision)[i], P, rtol=1e-5, atol=1e-6)
         mean = np.linalg.solve(P, priors.linear[i])
         np.testing.assert_allclose(mean, plain.a(g + 1, s), rtol=1e-5, atol=1e-6)
-    known = found.known_priors(TRAIN.by_user.counts, np.zeros((TRAIN.n_users, 3)))
+    nothing = np.zeros((TRAIN.n_users, 3))
+    known = found.known_priors(TRAIN.by_user.counts, found.told_sums(), nothing)
     for i in (0, 11):
         g = int(TRAIN.by_user.counts[i])
         mean = np.linalg.solve(unpack(known.precision)[i], known.linear[i])

@@ -8,7 +8,8 @@ import numpy as np
 
 from bayesmf import Gibbs, Model, split
 from bayesmf.data.synthetic import World, generate
-from bayesmf.fitted.redraw import POWER, redraw_users
+from bayesmf.fitted.posterior import POWER
+from bayesmf.fitted.redraw import redraw_users
 from bayesmf.model.spec import Hyper
 from oracle.new_rows import PlainNewRows, ones
 

@@ -83,7 +83,7 @@ def ones(others):
     return z
 
 
-def plain_new_rows(posterior, draws, number: int, name: str, cov=None) -> PlainNewRows:
+def plain_new_rows(posterior, draws, number: int, name: str, cov=None, power=1.0) -> PlainNewRows:
     """That of one draw of a posterior with its training ratings."""
     train = posterior.train
     pairs = list(zip(train.by_user.row_index.tolist(), train.by_user.index.tolist(), strict=True))
@@ -91,4 +91,4 @@ def plain_new_rows(posterior, draws, number: int, name: str, cov=None) -> PlainN
         pairs = [(k, i) for i, k in pairs]
     n_others = train.n_items if name == "user" else train.n_users
     prior_cov = np.linalg.inv(np.asarray(draws[f"{name}.Lambda"][number], float))
-    return PlainNewRows(draws[f"{name}.x"][number], pairs, n_others, prior_cov, cov=cov)
+    return PlainNewRows(draws[f"{name}.x"][number], pairs, n_others, prior_cov, power, cov)

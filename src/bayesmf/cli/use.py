@@ -1,4 +1,4 @@
-"""Commands that use a fitted model: predict, recommend, fold in."""
+"""Commands that use a fitted model: predict, recommend, fold in, update."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from bayesmf.choices import RANK_BY, SIDES
+from bayesmf.choices import RANK_BY, SIDES, UPDATED
 from bayesmf.cli.interrupts import leaving_at_once
 from bayesmf.cli.options import (
     JSON,
@@ -330,4 +330,67 @@ def fold_in(
     click.echo(f"{told}; written to {out}")
 
 
-COMMANDS = (predict, recommend, fold_in)
+@click.command()
+@MODEL
+@click.argument("ratings", shell_complete=data_names)
+@ratings_options
+@click.option(
+    "--side",
+    type=click.Choice(UPDATED),
+    default="user",
+    show_default=True,
+    help="Whose rows the ratings change: those of their users, of their items, or of both.",
+)
+@click.option("--seed", type=SEEDS, default=0, show_default=True, help="The seed of the draws.")
+@click.option("--out", type=PATH, required=True, help="The folder or .zip of the new model.")
+@click.option("--overwrite", is_flag=True, help="Replace the model if it exists.")
+@THREADS
+@JSON
+def update(
+    model: Path,
+    ratings: str,
+    side: str,
+    seed: int,
+    out: Path,
+    overwrite: bool,
+    threads: int | None,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Add new RATINGS of users that a model knows to it, without refitting.
+
+    A rating of a pair that has one already replaces it. Users that the model does not know are
+    added as fold-in does.
+
+    Example: bayesmf update my-fit today.csv --out my-fit-2
+    """
+    with leaving_at_once():
+        from bayesmf.fitted.files import check_place_of
+    check_place_of(out, overwrite)
+    fit = load_fit(model, threads)
+    given, known = ratings_for(fit, ratings, reading), fit.posterior
+    more = fit.update(given, side, seed=seed)
+    more.save(out, overwrite=overwrite)
+    facts: dict[str, int] = {}
+    for name in SIDES if side == "both" else (side,):
+        ids = (given.users if name == "user" else given.items).values
+        was, found = (
+            int((one.warm_row_of(name, ids) >= 0).sum()) for one in (known, more.posterior)
+        )
+        facts |= {f"updated_{name}s": was, f"new_{name}s": found - was}
+    facts["left_out"] = len(given) - len(given.onto(more.posterior.users, more.posterior.items))
+    if as_json:
+        click.echo(to_json({**facts, "out": str(out)}))
+        return
+    left_out = facts.pop("left_out")
+    told = [
+        f"{count:,} {name.replace('_', ' ').removesuffix('s' if count == 1 else '')}"
+        for name, count in facts.items()
+        if count
+    ]
+    if left_out:
+        told.append(f"{left_out:,} ratings of what the model does not know were left out")
+    click.echo("; ".join([*told, f"written to {out}"]))
+
+
+COMMANDS = (predict, recommend, fold_in, update)

@@ -270,11 +270,21 @@ class Ratings:
 
     def onto(self, users: Ids, items: Ids) -> Ratings:
         """Return the observations of these users with these items, indexed as these ids are."""
+        if users == self.users and items == self.items:
+            return self
         rows = self.by_user
         user = users.index(self.users.values, "user ids")[rows.row_index]
         item = items.index(self.items.values, "item ids")[rows.index]
         keep = (user >= 0) & (item >= 0)
         return self._with(users, items, user[keep], item[keep], keep)
+
+    def put(self, more: Ratings) -> Ratings:
+        """Return these observations and ``more``, which has the same ids.
+
+        Where both rate the same pair, ``more`` counts. Times are kept if both have them.
+        """
+        by_user, by_item = _put(self.by_user, more.by_user), _put(self.by_item, more.by_item)
+        return Ratings(self.users, self.items, by_user, by_item, self.scale, self.name)
 
     def drop_unused(self) -> Ratings:
         """Return the same observations without the users and items that have none."""
@@ -381,3 +391,28 @@ def _merge(
         values = values.copy()
         values[order[last]] = np.add.reduceat(values[order], start) / size
     return values, last
+
+
+def _put(rows: Rows, more: Rows) -> Rows:
+    """Put observations among those of the same rows, or in their place."""
+    at = np.empty(len(more.index), np.int64)
+    for row in np.flatnonzero(more.counts):
+        mine, theirs = slice(*rows.starts[row : row + 2]), slice(*more.starts[row : row + 2])
+        at[theirs] = mine.start + np.searchsorted(rows.index[mine], more.index[theirs])
+    row_index = more.row_index
+    there = at < rows.starts[1:][row_index]
+    there[there] = rows.index[at[there]] == more.index[there]
+    added = np.bincount(row_index[~there], minlength=len(rows.starts) - 1)
+    starts = rows.starts.copy()
+    starts[1:] += np.cumsum(added)
+
+    def join(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        whole = old.astype(np.result_type(old, new), copy=bool(there.any()))
+        if there.any():
+            whole[at[there]] = new[there]
+        return np.insert(whole, at[~there], new[~there])
+
+    times = None
+    if rows.times is not None and more.times is not None:
+        times = join(rows.times, more.times)
+    return Rows(starts, join(rows.index, more.index), join(rows.values, more.values), times)

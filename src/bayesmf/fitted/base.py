@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.checks import check_choice, check_whole
-from bayesmf.choices import RANK_BY, RankBy
+from bayesmf.choices import RANK_BY, RankBy, Updated
 from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
@@ -25,6 +25,7 @@ from bayesmf.fitted.explain import explain
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior, check_on_scale
 from bayesmf.fitted.recommend import Seen, recommend
+from bayesmf.fitted.update import update
 from bayesmf.machine import check_threads, using
 from bayesmf.model.attributes import extend_attributes
 from bayesmf.model.designs import Name
@@ -145,8 +146,8 @@ class Fitted:
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
         items are ranked by), user after user, with fewer rows for a user who has fewer items left.
-        It is of the same kind as ``users``, with an index of its own. The score of a newcomer leaves
-        out what it would say of them that they choose to rate the item.
+        It is of the same kind as ``users``, with an index of its own. The score of a newcomer does
+        not contain what it would say of them that they choose to rate the item.
         """
         check_whole("n", n, 1)
         check_choice("rank_by", rank_by, RANK_BY)
@@ -217,6 +218,34 @@ class Fitted:
             posterior = add_rows(
                 self.posterior, ratings, side, replace_known=replace_known, seed=seed
             )
+        return self._with(posterior)
+
+    def update(self, ratings: Any, side: Updated = "user", *, seed: int = 0) -> SavedFit:
+        """Return a fit that also knows new ratings of users and items that this fit knows.
+
+        Nothing is refitted, and this fit does not change. The rows of the users in ``ratings`` are
+        drawn again, given all of their ratings, old and new; the rows of all others stay as they
+        are. The first update of a fit takes seconds, because it measures the prior of the rows on
+        all draws; further updates of this fit, or of a fit that it returned, take milliseconds.
+
+        - ``ratings``: ``Ratings``, or a frame with user, item and rating. A rating of a pair that
+          has one already replaces it; a rating off the scale is refused.
+        - ``side``: "user" draws the users of ``ratings`` again, "item" the items, and "both" the
+          users and then, given these, the items.
+        - ``seed``: of the draws.
+
+        Users that the fit does not know are taken in as ``fold_in`` does, and so are items with
+        "item" or "both". Ratings of items that it does not know are left out with "user", and
+        those by users that it does not know with "item". The fit has to hold its training ratings;
+        the new fit holds these and the new ones.
+        """
+        if not isinstance(ratings, Ratings):
+            ratings = Ratings.from_frame(ratings)
+        with using(1 if len(ratings) < FEW else self.threads):
+            return self._with(update(self.posterior, ratings, side, seed=seed))
+
+    def _with(self, posterior: Posterior) -> SavedFit:
+        """Return a fit that was made as this one, but with another posterior."""
         facts = {
             name: fact for name, fact in self._saved_facts().items() if name not in OF_THE_TEST
         }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.new_rows import NewRows
@@ -51,14 +52,29 @@ def fold_in(
     of new rows are not known beforehand; rounds of Gibbs sampling draw them.
     """
     mine, new, me, others = _start_rows(model, state, data, name, prior)
-    _draw_scales(model, data, mine, new, draws, prior is None)
+    _draw_scales(model, data, mine, new, draws, _hide(data, name), prior is None)
     last = replace(draws, sweep=ROUNDS)
     update_rows(model, mine, me, others, new, Sampling(last) if sample else Modes())
     return new
 
 
+def _hide(data: Data, name: Name) -> Cells | None:
+    """Return the ratings as effects know them, which do not know the rows of one side."""
+    if data.response is None:
+        return None
+    cells = data.response.cells
+    nobody = np.full_like(cells.user, -1)
+    return cells._replace(user=nobody) if name == "user" else cells._replace(item=nobody)
+
+
 def _draw_scales(
-    model: Model, data: Data, mine: SideData, new: State, draws: Draws, with_scale: bool
+    model: Model,
+    data: Data,
+    mine: SideData,
+    new: State,
+    draws: Draws,
+    known: Cells | None,
+    with_scale: bool,
 ) -> None:
     """Draw the new rows' precisions and, if asked, Student-t scales, in rounds with the rows."""
     name = mine.name
@@ -67,7 +83,7 @@ def _draw_scales(
     for number in range(rounds):
         sampling = Sampling(replace(draws, sweep=number))
         if model.responds:
-            update_response(model, data, new, sampling.draws, new=name)
+            update_response(model, data, new, sampling.draws, known=known)
         errors = update_rows(model, mine, me, others, new, sampling)
         if model.precision != "constant":
             conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
@@ -77,7 +93,7 @@ def _draw_scales(
             scale = conditionals.student_scale(model, me, features[0], POINTS, 0.0)
             me.scale = sampling.take(name, "scale", scale)
     if model.responds:
-        update_response(model, data, new, replace(draws, sweep=ROUNDS), new=name)
+        update_response(model, data, new, replace(draws, sweep=ROUNDS), known=known)
 
 
 def fold_in_mean(
@@ -285,16 +301,10 @@ def _fold_rows(
     means over draws are free of it. At a MAP estimate every rating weighs the same, as when it was
     made.
     """
-    if kind == "point":
-        user, item = (replace(s, alpha=np.ones(len(s.x))) for s in (state.user, state.item))
-        state = replace(state, user=user, item=item)
-        model = replace(model, precision="constant")
+    model, state = at_point(model, state) if kind == "point" else (model, state)
     mine, new, me, others = _start_rows(model, state, data, side, prior)
     size = model.size
-    if kind == "mean":
-        _update_means(model, mine, new, False)
-    elif kind == "draw":
-        _draw_scales(model, data, mine, new, draws, False)
+    settle_scales(model, data, mine, new, draws, kind, _hide(data, side))
     means, noise = _Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
     if kind == "draw":
         update_rows(model, mine, me, others, new, Sampling(replace(draws, sweep=ROUNDS)))
@@ -313,6 +323,31 @@ def _fold_rows(
     theirs = data.item if side == "user" else data.user
     rows.update(_draw_columns(model, theirs, others, len(me.x), draws, kind))
     return rows
+
+
+def at_point(model: Model, state: State) -> tuple[Model, State]:
+    """Return model and state of a MAP estimate: every rating weighs the same."""
+    user, item = (replace(s, alpha=np.ones(len(s.x))) for s in (state.user, state.item))
+    return replace(model, precision="constant"), replace(state, user=user, item=item)
+
+
+def settle_scales(
+    model: Model,
+    data: Data,
+    mine: SideData,
+    new: State,
+    draws: Draws,
+    kind: Kind,
+    known: Cells | None,
+) -> None:
+    """Draw the precisions of rows whose prior is known, or update their means.
+
+    ``known`` are the ratings as the model's effects know them.
+    """
+    if kind == "mean":
+        _update_means(model, mine, new, False)
+    elif kind == "draw":
+        _draw_scales(model, data, mine, new, draws, known, False)
 
 
 def _draw_columns(

@@ -26,8 +26,10 @@ so that a known user has newness 0 and a stranger 1. In all products T_j stands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +61,11 @@ class Rated:
 
 @dataclass(frozen=True)
 class NewRows:
-    """What one draw says of rows that are not in it."""
+    """What one draw says of rows that are not in it.
+
+    ``stack`` joins those of many draws. Its arrays, and what ``known_priors`` returns, have the
+    draw as their first axis.
+    """
 
     rated: Rated
     mean: Array  # Sbar
@@ -114,16 +120,17 @@ class NewRows:
         """H_g: what a row's mean of Q_k over so many ratings says of the row."""
         if not count or not self.cross.any():
             return np.zeros_like(self.cross)
-        return np.asarray(np.linalg.solve(self.between + self.within / count, self.cross.T).T)
+        return np.asarray(np.linalg.solve(self.between + self.within / count, self.cross.mT).mT)
 
     def remainder(self, count: int) -> Array:
         """R_g: the covariance that is left."""
-        return self.cov - self.gain(count) @ self.cross.T
+        return np.asarray(self.cov - self.gain(count) @ self.cross.mT)
 
     def means(self, count: int, sums: Array, asked: int = 0) -> Array:
         """a_g(s) for rows of so many ratings, one more if an item is ``asked`` about."""
         g = count + asked
-        return self.mean + (sums / max(g, 1) - self.told_mean) @ self.gain(g).T
+        about = sums / max(g, 1) - self.told_mean[..., None, :]
+        return np.asarray(self.mean[..., None, :] + about @ self.gain(g).mT)
 
     @cached_property
     def stranger(self) -> Array:
@@ -143,30 +150,43 @@ class NewRows:
 
         ``added`` is what designs that do not depend on ratings add to each row.
         """
-        counts, sums = np.diff(by_row.starts), self.sums(by_row)
-        means = np.empty_like(sums)
-        for count in np.unique(counts):
-            mine = counts == count
-            means[mine] = self.means(int(count), sums[mine], 1)
-        return self._around(means + added, counts)
+        return self._priors(np.diff(by_row.starts), self.sums(by_row), 1, added)
 
-    def known_priors(self, counts: Counts, added: Array) -> RowPriors:
-        """The priors of the rows that this was measured on, each without itself."""
-        means = np.empty_like(self.told)
-        for count in np.unique(counts):
-            mine = counts == count
-            means[mine] = self.means(int(count), count * self.told[mine])
-        return self._around(means + added, counts)
+    def known_priors(self, counts: Counts, sums: Array, added: Array) -> RowPriors:
+        """The priors of rows of training: so many ratings, whose Q_k have these sums."""
+        return self._priors(counts, sums, 0, added)
 
-    def _around(self, means: Array, counts: Counts) -> RowPriors:
-        size = len(self.mean)
-        precision, linear = np.empty((len(means), size * (size + 1) // 2)), np.empty_like(means)
+    def told_sums(self, rows: Any = slice(None)) -> Array:
+        """The sum of Q_k over what rows of training rated, each without the row's own part."""
+        return np.asarray(self.rated.counts[rows][:, None] * self.told[..., rows, :].astype(float))
+
+    def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> RowPriors:
+        rows, columns = np.tril_indices(self.mean.shape[-1])
+        precision, linear = np.empty((*sums.shape[:-1], len(rows))), np.empty_like(sums)
         for count in np.unique(counts):
             mine = counts == count
             inverse = np.linalg.inv(self.remainder(int(count)))
-            precision[mine] = inverse[np.tril_indices(size)]
-            linear[mine] = means[mine] @ inverse
+            precision[..., mine, :] = inverse[..., None, rows, columns]
+            means = self.means(int(count), sums[..., mine, :], asked) + added[..., mine, :]
+            linear[..., mine, :] = means @ inverse
         return RowPriors(precision, linear)
+
+    @classmethod
+    def stack(cls, draws: Iterable[NewRows]) -> NewRows:
+        """Join those of many draws; the long arrays are kept in single precision."""
+        found: dict[str, list[Any]] = {part.name: [] for part in fields(cls)}
+        for one in draws:
+            for name, values in found.items():
+                part = getattr(one, name)
+                values.append(part.astype(np.float32) if name in ("raters", "told") else part)
+        rated = found.pop("rated")[0]
+        return cls(rated, **{name: np.stack(values) for name, values in found.items()})
+
+    def take(self, span: slice) -> NewRows:
+        """Return some of the draws that were joined."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        rated = parts.pop("rated")
+        return NewRows(rated, **{name: values[span] for name, values in parts.items()})
 
     def newness(self, counts: Counts, others: Array, covs: Array) -> Array:
         """How much of b_j rows with so many ratings have.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import Newcomers
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.designs import SIDES, Name
@@ -28,6 +29,14 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
+POWER = 0.5  # of the numbers of ratings of training's rows: their weights, chosen on validation
+
+
+class KnownRows(NamedTuple):
+    """What all draws, and the centre if there is one, say of rows of training."""
+
+    draws: NewRows
+    centre: NewRows | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +104,10 @@ class Posterior:
     def state(self, number: int) -> State:
         """Return one draw."""
         return from_arrays({name: values[number] for name, values in self.draws.items()})
+
+    def counts(self, name: Name) -> NDArray[np.int64]:
+        """Return the training ratings of each user, or item."""
+        return self.user_counts if name == "user" else self.item_counts
 
     def ids(self, name: Name) -> Ids:
         """Return the ids of the users, or of the items."""
@@ -291,8 +304,28 @@ class Posterior:
     @cached_property
     def newcomers(self) -> Newcomers:
         """What the draws say of users and items that are not in them."""
-        counts: dict[Name, NDArray[np.int64]] = {"user": self.user_counts, "item": self.item_counts}
-        return Newcomers(self.model, {"user": self.users, "item": self.items}, counts, self.train)
+        ids = {name: self.ids(name) for name in SIDES}
+        counts = {name: self.counts(name) for name in SIDES}
+        return Newcomers(self.model, ids, counts, self.train)
+
+    @cached_property
+    def known_rows(self) -> dict[Name, KnownRows]:
+        """What ``measure_known_rows`` has found; a posterior that is updated hands it on."""
+        return {}
+
+    def measure_known_rows(self, name: Name) -> KnownRows:
+        """Measure the prior of rows of training on every draw, and on the centre; only once."""
+        if name not in self.known_rows:
+            numbers, centre = range(len(self)), None
+            draws = NewRows.stack(
+                self.newcomers.new_rows(self.draws, number, name, power=POWER) for number in numbers
+            )
+            if self.centre is not None:
+                one = {key: values[None] for key, values in self.centre.items()}
+                scatter = draws.cov.mean(axis=0)
+                centre = NewRows.stack([self.newcomers.new_rows(one, 0, name, scatter, POWER)])
+            self.known_rows[name] = KnownRows(draws, centre)
+        return self.known_rows[name]
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
@@ -322,7 +355,7 @@ class Posterior:
         return self._warm(name, self.row_of(name, ids))
 
     def _warm(self, name: Name, rows: Index) -> Index:
-        counts = np.append(self.user_counts if name == "user" else self.item_counts, 0)
+        counts = np.append(self.counts(name), 0)
         return np.where(counts[rows] > 0, rows, -1).astype(np.int32)
 
     def cells(self, asked: Pairs | Ratings) -> Cells:
@@ -368,26 +401,8 @@ def merge_ratings(parts: Sequence[Ratings | None], users: Ids, items: Ids) -> Ra
 
     If two parts rate the same pair, the later part counts. Times are kept if all parts have them.
     """
-    there = [part for part in parts if part is not None]
-    if len(there) < 2:
-        return there[0].onto(users, items) if there else None
-    cells = [Cells.of(part, users, items) for part in there]
-    user, item = (np.concatenate([getattr(c, side) for c in cells]) for side in SIDES)
-    key = np.where((user >= 0) & (item >= 0), user.astype(np.int64) * len(items) + item, -1)
-    order = np.argsort(key, kind="stable")  # each part is in order already, so this is fast
-    last = np.append(key[order[1:]] != key[order[:-1]], True)[: len(order)]
-    order = order[last & (key[order] >= 0)]
-    times = [part.by_user.times for part in there if part.by_user.times is not None]
-    return Ratings.from_sorted(
-        users,
-        items,
-        user[order],
-        item[order],
-        np.concatenate([part.values for part in there])[order],
-        np.concatenate(times)[order] if len(times) == len(there) else None,
-        there[0].scale,
-        there[0].name,
-    )
+    there = [part.onto(users, items) for part in parts if part is not None]
+    return reduce(Ratings.put, there) if there else None
 
 
 def affordable(model: Model, train: Ratings | Shards, most: int) -> int:

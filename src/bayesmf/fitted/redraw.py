@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
-from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.posterior import POWER, Posterior
 from bayesmf.model.data import Data
 from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
@@ -25,8 +25,6 @@ from bayesmf.random.philox import Counter
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Sampling
 from bayesmf.sweep.rows import update_rows
-
-POWER = 0.5  # of the users' numbers of ratings: their weights; chosen on validation ratings
 
 
 class _Again(Sampling):
@@ -45,7 +43,7 @@ def redraw_users(
         state = known.state(number)
         prior = known.newcomers.new_rows(draws, number, "user", power=POWER)
         added = known.newcomers.offsets(draws, number, "user")
-        mine = replace(data, priors=prior.known_priors(data.counts, added))
+        mine = replace(data, priors=prior.known_priors(data.counts, prior.told_sums(), added))
         state.user.shifts = []  # the prior knows what designs add
         again = _Again(Draws(seed, number))
         update_rows(model, mine, state.user, state.item, state, again)

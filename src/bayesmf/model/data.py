@@ -110,8 +110,13 @@ class Data:
     response: Response | None = None  # where the model does not read the ratings themselves
 
     @classmethod
-    def of(cls, ratings: Ratings, model: Model, mean: float | None = None) -> Data:
-        """Prepare ratings for a model; ``mean`` is that of the training ratings if others are."""
+    def of(
+        cls, ratings: Ratings, model: Model, mean: float | None = None, designs: bool = True
+    ) -> Data:
+        """Prepare ratings for a model; ``mean`` is that of the training ratings if others are.
+
+        ``designs`` is False for rows whose prior is known, which ask for no designs.
+        """
         model.likelihood.check(ratings)
         mean = model.likelihood.centre(ratings.mean) if mean is None else mean
         user, item = ratings.by_user, ratings.by_item
@@ -120,8 +125,11 @@ class Data:
             response, read = Response.of(ratings, mean), 0.0
             user = _with_values(user, response.by_user)
             item = _with_values(item, response.by_item)
-        users = design_matrices(model, SideFacts("user", ratings.users, user.counts))
-        items = design_matrices(model, SideFacts("item", ratings.items, item.counts))
+        users: tuple[Matrix, ...] = ()
+        items: tuple[Matrix, ...] = ()
+        if designs:
+            users = design_matrices(model, SideFacts("user", ratings.users, user.counts))
+            items = design_matrices(model, SideFacts("item", ratings.items, item.counts))
         one, two = side_data(user, "user", read, users), side_data(item, "item", read, items)
         sides = with_columns(one, two), with_columns(two, one)
         return cls(*sides, mean, len(ratings), response)

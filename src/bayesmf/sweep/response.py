@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.pairs import Cells
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import Data
-from bayesmf.model.designs import Name
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State
 from bayesmf.random.draws import Draws
@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 
 
 def update_response(
-    model: Model, data: Data, state: State, draws: Draws, *, new: Name | None = None
+    model: Model, data: Data, state: State, draws: Draws, *, known: Cells | None = None
 ) -> None:
     """Draw the latent ratings and the effects, and hand what is left to the kernels.
 
-    Where the rows of one side are ``new`` to the model, the effects are left as they are.
+    With ``known``, the ratings as the effects know them, these are left as they are.
     """
     response = data.response
     assert response is not None
@@ -35,12 +35,8 @@ def update_response(
     size = state.user.size
     predict(cells.user, cells.item, state.user.x[:, :size], state.item.x[:, :size], 0.0, f)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
-    known = cells
-    if new is not None:
-        nobody = np.full_like(cells.user, -1)
-        known = cells._replace(user=nobody) if new == "user" else cells._replace(item=nobody)
     added = [
-        effect.contribution(parameters, known)
+        effect.contribution(parameters, cells if known is None else known)
         for effect, parameters in zip(model.effects, state.effects, strict=True)
     ]
     target = response.centred
@@ -48,7 +44,7 @@ def update_response(
         predictor = f + sum(added) if added else f
         own = stream(draws, None, "response")
         target = model.likelihood.respond(target, predictor, weight, own)
-    for number, effect in enumerate(model.effects if new is None else ()):
+    for number, effect in enumerate(model.effects if known is None else ()):
         others = sum(x for k, x in enumerate(added) if k != number)
         state.effects[number] = effect.update(
             state.effects[number],

@@ -1,0 +1,279 @@
+"""New ratings of users and items that a fit knows already, without a refit.
+
+Old ratings and new ones together decide: in every draw, the rows of the users are drawn again given
+the items, under the prior that rows of training have (``redraw``), which knows how many ratings a
+row has now, and of what. With S_i a row, Q_k and q_i as ``NewRows`` has them, it is
+
+    x_i ~ N(a_g(s_i), R_g),   s_i = n_i q_i + sum of Q_k over what i has rated since,
+
+with n_i the ratings that the row had when Q was measured and g those that it has now. The part of
+the row itself is not in q_i, and it cannot be in the Q_k of what it has rated since. Items are
+users of the transposed data.
+
+All draws of a few rows are one piece of work: draw k of row i is a row of its own, whose others are
+those of draw k. A rating has the precision tau alpha_i beta_j, so tau is put into beta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.choices import UPDATED, Updated
+from bayesmf.data.ids import Ids
+from bayesmf.data.pairs import Cells
+from bayesmf.data.ratings import Ratings, Rows
+from bayesmf.errors import DataError
+from bayesmf.fitted.fold_in import ROUNDS, Kind, add_rows, at_point, settle_scales
+from bayesmf.fitted.new_rows import NewRows
+from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
+from bayesmf.kernels.designs import Sparse
+from bayesmf.model.data import Data, RowPriors
+from bayesmf.model.designs import SIDES, Name
+from bayesmf.model.spec import Model
+from bayesmf.model.state import State, from_arrays
+from bayesmf.random.draws import Draws
+from bayesmf.sweep.algorithm import Modes, Sampling
+from bayesmf.sweep.rows import update_rows
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int32]
+Arrays = Mapping[str, NDArray[np.float32]]
+MOST_RATINGS = 1 << 18  # of all draws that are drawn together
+MOST_ROWS = 1 << 12
+
+
+def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: int = 0) -> Posterior:
+    """Return the posterior given these ratings too; see ``Fitted.update``."""
+    if side not in UPDATED:
+        raise DataError(f"side={side!r}: choose one of {', '.join(UPDATED)}")
+    if old.train is None:
+        raise DataError(
+            "the training ratings, which new ratings are added to, are not at hand; update a model "
+            "that was saved with its ratings"
+        )
+    check_on_scale(ratings, old.scale)
+    ratings = ratings.drop_unused()
+    names: tuple[Name, ...] = SIDES if side == "both" else (side,)
+    found = _hand_on(old, old.complete())
+    if not any(_find_newcomers(found, ratings, name).any() for name in names):
+        for name in names:  # before anything changes, so that the next update finds the same
+            found.measure_known_rows(name)
+    for name in names:
+        found = _update_side(found, ratings, name, seed)
+    return found
+
+
+def _hand_on(old: Posterior, new: Posterior) -> Posterior:
+    """Let a posterior of the same rows share what has been measured."""
+    vars(new)["known_rows"] = old.known_rows
+    return new
+
+
+def _by(name: Name, ratings: Ratings) -> Ratings:
+    """Return the ratings with the rows of one side as users."""
+    return ratings if name == "user" else ratings.T
+
+
+def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Posterior:
+    """Take in the newcomers of one side, then draw the rows of the others again."""
+    mine = _by(name, ratings).users
+    new = _find_newcomers(old, ratings, name)
+    known = mine.values[~new]
+    if new.any():
+        old = _fold_newcomers(old, ratings, name, new, seed)
+    if len(known):
+        old.measure_known_rows(name)
+    train = merge_ratings([old.train, ratings], old.users, old.items)
+    merged = _hand_on(old, replace(old, train=train))
+    rows = np.sort(old.row_of(name, known))
+    return _draw_again(merged, name, rows, seed) if len(rows) else merged
+
+
+def _find_newcomers(old: Posterior, ratings: Ratings, name: Name) -> NDArray[np.bool_]:
+    """Tell which users (or items) training did not know: they are folded in, or were before."""
+    rows = old.warm_row_of(name, _by(name, ratings).users.values)
+    new = rows < 0
+    for part in ("newness", "noise"):
+        if f"{name}.{part}" in old.draws:
+            values = np.take(old.draws[f"{name}.{part}"], rows, axis=1)  # -1 finds anything
+            new |= values.reshape(len(old), len(rows), -1).any(axis=(0, 2))
+    return np.asarray(new)
+
+
+def _fold_newcomers(
+    old: Posterior, ratings: Ratings, name: Name, new: NDArray[np.bool_], seed: int
+) -> Posterior:
+    """Take in users (or items) by all of their ratings, also those they were folded in by."""
+    given = _by(name, ratings)
+    given = given.select(new[given.by_user.row_index]).drop_unused()
+    rows = old.row_of(name, given.users.values)
+    rows = np.sort(rows[rows >= 0])
+    counts, parts = old.counts(name)[rows].copy(), []
+    for before in (old.train, old.held_out):  # of items that were folded in, they are held out
+        if before is not None:
+            by_row = _by(name, before).by_user.counts[rows]
+            mine = by_row == counts
+            parts.append(_pick(_by(name, before), rows[mine]).ratings)
+            counts[mine] = 0
+    others = old.ids("item" if name == "user" else "user")
+    both = merge_ratings([*parts, given], given.users, others)
+    assert both is not None
+    return add_rows(old, _by(name, both), name, replace_known=True, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """All ratings of some rows, who are the users here."""
+
+    ratings: Ratings
+    rows: Index  # their numbers in the posterior
+    others: Index  # those of what they rated
+
+    def repeat(self, times: int) -> Ratings:
+        """The same ratings of so many copies of the rows, each with others of its own."""
+        one, count = self.ratings.by_user, np.arange(times, dtype=np.int32)[:, None]
+        size, other_size = len(self.rows), len(self.others)
+        return Ratings.from_sorted(
+            Ids(np.arange(times * size)),
+            Ids(np.arange(times * other_size)),
+            (count * size + one.row_index).ravel(),
+            (count * other_size + one.index).ravel(),
+            np.tile(one.values, times),
+            None if one.times is None else np.tile(one.times, times),
+            self.ratings.scale,
+        )
+
+
+def _pick(ratings: Ratings, rows: Index) -> _Picked:
+    """Take all ratings of some users, whose numbers ascend."""
+    all_rows = ratings.by_user
+    counts = all_rows.starts[rows + 1] - all_rows.starts[rows]
+    user = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+    at = np.arange(len(user)) + (all_rows.starts[rows] - np.cumsum(counts) + counts)[user]
+    others, item = np.unique(all_rows.index[at], return_inverse=True)
+    picked = Ratings.from_sorted(
+        ratings.users.take(rows),
+        ratings.items.take(others),
+        user,
+        item.astype(np.int32),
+        all_rows.values[at],
+        None if all_rows.times is None else all_rows.times[at],
+        ratings.scale,
+    )
+    return _Picked(picked, rows, others)
+
+
+def _find_since(picked: _Picked, measured: Sparse) -> tuple[Index, Index]:
+    """Return the row and the other of each rating that is not among those measured."""
+    rows: Rows = picked.ratings.by_user
+    new = np.ones(len(rows.index), bool)
+    for k, row in enumerate(picked.rows):
+        mine = slice(*rows.starts[k : k + 2])
+        before = measured.index[slice(*measured.starts[row : row + 2])]
+        new[mine] = ~np.isin(picked.others[rows.index[mine]], before)
+    return rows.row_index[new], picked.others[rows.index[new]]
+
+
+def _find_priors(known: NewRows, picked: _Picked, added: Array) -> RowPriors:
+    """Return the priors of the rows in some draws, draw after draw.
+
+    ``added`` is what given designs add to the rows: (draw, row, column).
+    """
+    row, other = _find_since(picked, known.rated.by_row)
+    sums = known.told_sums(picked.rows)
+    np.add.at(sums.swapaxes(0, 1), row, known.raters[:, other].swapaxes(0, 1))
+    found = known.known_priors(picked.ratings.by_user.counts, sums, added)
+    shape = sums.shape[0] * sums.shape[1], -1
+    return RowPriors(found.precision.reshape(shape), found.linear.reshape(shape))
+
+
+def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior:
+    """Draw rows again, given all ratings that the posterior holds."""
+    picked = _pick(_by(name, old.train), rows)  # type: ignore[arg-type]
+    newcomers, size = old.newcomers, max(len(picked.ratings), 1)
+    known = old.measure_known_rows(name)
+    together = max(1, min(MOST_RATINGS // size, MOST_ROWS // len(rows)))
+    if old.model.effects:  # every draw has its own
+        together = 1
+    kind: Kind = "point" if old.is_point else "draw"
+    names = [f"{name}.x"] if old.is_point else [f"{name}.x", f"{name}.alpha"]
+    draws: dict[str, Any] = dict(old.draws) | {key: old.draws[key].copy() for key in names}
+    for number, begin in enumerate(range(0, len(old), together)):
+        span = slice(begin, min(begin + together, len(old)))
+        added = [newcomers.offsets(old.draws, k, name)[rows] for k in range(span.start, span.stop)]
+        priors = _find_priors(known.draws.take(span), picked, np.array(added))
+        own = Draws(seed, len(old) + 1 + number)  # after those of rows that are folded in
+        new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
+        for key in names:
+            draws[key][span, rows] = new[key]
+    centre = old.centre
+    if old.centre is not None:
+        assert known.centre is not None
+        one = {key: values[None] for key, values in old.centre.items()}
+        kind = "point" if old.is_point else "mean"
+        added = [newcomers.offsets(one, 0, name)[rows]]
+        priors = _find_priors(known.centre, picked, np.array(added))
+        new = _draw_span(old, one, slice(0, 1), picked, name, priors, Draws(seed), kind)
+        centre = dict(old.centre) | {key: old.centre[key].copy() for key in names}
+        for key in names:
+            centre[key][rows] = new[key][0]
+    counts = old.counts(name).copy()
+    counts[rows] = picked.ratings.by_user.counts
+    new_counts: dict[str, Any] = {f"{name}_counts": counts}
+    return _hand_on(old, replace(old, draws=draws, centre=centre, **new_counts))
+
+
+def _draw_span(
+    old: Posterior,
+    draws: Arrays,
+    span: slice,
+    picked: _Picked,
+    name: Name,
+    priors: RowPriors,
+    own: Draws,
+    kind: Kind,
+) -> dict[str, Array]:
+    """Return the rows of some draws, or of a centre: (draw, row, ...)."""
+    times, model = span.stop - span.start, old.model
+    index: dict[Name, Index] = {"user": picked.rows, "item": picked.others}
+    if name == "item":
+        index = {"user": picked.others, "item": picked.rows}
+    data = Data.of(_by(name, picked.repeat(times)), model, old.mean, designs=False)
+    model, state = _stack(model, draws, span, index, kind)
+    me, others = state.sides(name)
+    others.alpha *= np.repeat(draws["tau"][span, 0].astype(float), len(picked.others))
+    mine = replace(data.user if name == "user" else data.item, priors=priors)
+    known = None
+    if data.response is not None:
+        cells = data.response.cells
+        user, item = (index[side][getattr(cells, side) % len(index[side])] for side in SIDES)
+        known = Cells(user, item, cells.time)
+    settle_scales(model, data, mine, state, own, kind, known)
+    last = Sampling(replace(own, sweep=ROUNDS)) if kind == "draw" else Modes()
+    update_rows(model, mine, me, others, state, last)
+    shape = times, len(picked.rows)
+    x = me.x[:, : model.size].reshape(*shape, model.size)
+    return {f"{name}.x": x, f"{name}.alpha": me.alpha.reshape(shape)}
+
+
+def _stack(
+    model: Model, draws: Arrays, span: slice, index: Mapping[Name, Index], kind: Kind
+) -> tuple[Model, State]:
+    """Return the rows of some draws as those of one state, draw after draw, with tau 1."""
+    arrays: dict[str, Any] = {"tau": np.ones(1), "sweep": np.zeros(1)}
+    for side, rows in index.items():
+        for part in ("x", "alpha", "scale"):
+            values = np.take(draws[f"{side}.{part}"][span], rows, axis=1)
+            arrays[f"{side}.{part}"] = values.reshape(-1, *values.shape[2:])
+        for part in ("mu", "Lambda"):  # which rows whose priors are known do not ask for
+            arrays[f"{side}.{part}"] = draws[f"{side}.{part}"][span.start]
+    for key, values in draws.items():
+        if key.startswith("effect "):
+            arrays[key] = values[span.start]
+    state = from_arrays(arrays)
+    return at_point(model, state) if kind == "point" else (model, state)
