@@ -1,8 +1,8 @@
-"""New ratings of users and items that a fit knows already, without a refit.
+"""Users and items of training drawn again, also given new ratings of them, without a refit.
 
 Old ratings and new ones together decide: in every draw, the rows of the users are drawn again given
-the items, under the prior that rows of training have (``redraw``), which knows how many ratings a
-row has now, and of what. With S_i a row, Q_k and q_i as ``NewRows`` has them, it is
+the items, under the prior of ``NewRows`` without their own part in it, which knows how many ratings
+a row has now, and of what. With S_i a row, Q_k and q_i as ``NewRows`` has them, it is
 
     x_i ~ N(a_g(s_i), R_g),   s_i = n_i q_i + sum of Q_k over what i has rated since,
 
@@ -30,13 +30,15 @@ from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
 from bayesmf.fitted.fold_in import ROUNDS, Kind, add_rows, at_point, settle_scales
 from bayesmf.fitted.new_rows import NewRows
-from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.posterior import POWER, Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State, from_arrays
 from bayesmf.random.draws import Draws
+from bayesmf.random.philox import Counter
+from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Modes, Sampling
 from bayesmf.sweep.rows import update_rows
 
@@ -277,3 +279,32 @@ def _stack(
             arrays[key] = values[span.start]
     state = from_arrays(arrays)
     return at_point(model, state) if kind == "point" else (model, state)
+
+
+class _Again(Sampling):
+    """Draws with random numbers of their own."""
+
+    def counter(self, side: Name, what: str, group: int = 0) -> Counter:
+        return stream(self.draws, None, "redraw").counter()
+
+
+def redraw_users(
+    model: Model, train: Ratings, draws: Mapping[str, NDArray[np.float32]], seed: int
+) -> None:
+    """Draw the users of all draws again, in place, under the prior that an update has.
+
+    The prior of the model is a compromise between users with few ratings and users with many. Given
+    how many ratings a user has, and who else rates what they rated, this one is sharper; for a user
+    with many ratings it makes no difference. Items drawn again in the same way were tried on
+    validation ratings too: better on MovieLens 1M, worse on Epinions.
+    """
+    data, known = Data.of(train, model).user, Posterior.of(model, train, draws)
+    for number in range(len(known)):
+        state = known.state(number)
+        prior = known.newcomers.new_rows(draws, number, "user", power=POWER)
+        added = known.newcomers.offsets(draws, number, "user")
+        mine = replace(data, priors=prior.known_priors(data.counts, prior.told_sums(), added))
+        state.user.shifts = []  # the prior knows what designs add
+        again = _Again(Draws(seed, number))
+        update_rows(model, mine, state.user, state.item, state, again)
+        draws["user.x"][number] = state.user.x[:, : model.size]

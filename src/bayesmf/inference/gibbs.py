@@ -22,7 +22,7 @@ from bayesmf.evaluation.diagnostics import Targets, endless_error
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
-from bayesmf.fitted.redraw import redraw_users
+from bayesmf.fitted.update import redraw_users
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
