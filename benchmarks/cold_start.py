@@ -18,7 +18,7 @@ import numpy as np
 import bayesmf
 from bayesmf.evaluation.bootstrap import lowest_of, paired_change
 from bayesmf.fitted.base import Fitted
-from bayesmf.study.newcomers import Newcomers
+from bayesmf.study.cold_start import ColdStart
 from bayesmf.study.specs import COLD, NEW, Lengths, cold_start
 
 Squares = dict[int, dict[str, np.ndarray]]
@@ -50,7 +50,7 @@ def lengths_of(asked: argparse.Namespace) -> Lengths:
 def main() -> None:
     asked = options()
     lengths = lengths_of(asked)
-    new = Newcomers.hold_out(bayesmf.load(asked.data), asked.seed, asked.side)
+    new = ColdStart.hold_out(bayesmf.load(asked.data), asked.seed, asked.side)
     print(f"{asked.data}, new {asked.side}s, seed {asked.seed}, rank {lengths.rank}, one chain of "
           f"{lengths.cold} sweeps, {lengths.burn_in} of them burn-in, {lengths.keep} draws\n\n"
           f"| model | given | new {asked.side}s | test ratings | RMSE | inside 80 % | log score | "
@@ -65,7 +65,7 @@ def main() -> None:
         judge(squares)
 
 
-def measure(name: str, fit: Fitted, new: Newcomers, seed: int, squares: Squares) -> None:
+def measure(name: str, fit: Fitted, new: ColdStart, seed: int, squares: Squares) -> None:
     """Print a line for each number of ratings given, and keep the squared errors."""
     for given in new.numbers:
         began = time.perf_counter()

@@ -23,7 +23,7 @@ from bayesmf.choices import FEATURES, PRECISIONS
 from bayesmf.cli.main import main
 from bayesmf.data.io.atomic import locked
 from bayesmf.data.split import cold_start
-from bayesmf.study.newcomers import FEWEST, Newcomers
+from bayesmf.study.cold_start import FEWEST, ColdStart
 from bayesmf.study.results import Results
 from bayesmf.study.runner import Study
 from bayesmf.study.specs import COLD, EXPERIMENTS, GIVEN, NEW, Lengths, runs_of
@@ -165,7 +165,7 @@ def test_newcomers_are_better_known_with_more_ratings(new, tiny_study):
 def test_a_study_says_of_newcomers_what_evaluate_says(new, tiny_study, tiny_ratings):
     run = {run.name: run for run in EXPERIMENTS["cold-start"](LENGTHS)}[f"cold-start-{new}-default"]
     assert run.model == bayesmf.Model(rank=2)
-    held = Newcomers.hold_out(bayesmf.load(tiny_ratings), 0, new)
+    held = ColdStart.hold_out(bayesmf.load(tiny_ratings), 0, new)
     fit = Gibbs(run.model, seed=0, chains=1, until="sweeps", **run.settings).fit(held.train)
     by_given = Results(tiny_study)[0, run.name]["by_given"]
     for given in (0, 5, max(held.numbers)):
@@ -181,7 +181,7 @@ def test_newcomers_are_those_of_the_split(new, tiny_ratings):
     """Up to 20 ratings they have one test; more are given to those who have yet more."""
     whole = bayesmf.load(tiny_ratings)
     cut = cold_start(whole if new == "user" else whole.T, 3, 0.1, FEWEST)
-    held = Newcomers.hold_out(whole, 3, new)
+    held = ColdStart.hold_out(whole, 3, new)
     before = set()
     for given in (*GIVEN, 40):
         known, asked = held.known(given), held.asked(given)
@@ -209,7 +209,7 @@ def test_newcomers_are_those_of_the_split(new, tiny_ratings):
 def test_where_nobody_has_enough_ratings_no_newcomers_are_held_out():
     few = bayesmf.Ratings.from_triplets(users=[1, 1, 2], items=[1, 2, 1], ratings=[1, 2, 3])
     with pytest.raises(DataError, match="too few items have more than 20 ratings"):
-        Newcomers.hold_out(few, 0, "item")
+        ColdStart.hold_out(few, 0, "item")
 
 
 def digests(folder: Path) -> dict[str, str]:

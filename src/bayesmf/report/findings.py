@@ -29,7 +29,7 @@ from bayesmf.report.read import (
     Reader,
     title_of,
 )
-from bayesmf.study.newcomers import FEWEST
+from bayesmf.study.cold_start import FEWEST
 from bayesmf.study.specs import COLD, GIVEN, NEW, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself

@@ -24,7 +24,7 @@ from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import Data
 from bayesmf.model.state import State, to_arrays
-from bayesmf.study.newcomers import Newcomers
+from bayesmf.study.cold_start import ColdStart
 from bayesmf.study.record import Arrays, Recorder, Tell
 from bayesmf.study.results import snake_case
 from bayesmf.study.specs import Run
@@ -181,7 +181,7 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
     """Measure how newcomers are predicted, by how many of their ratings are known."""
     assert run.new is not None
     try:
-        new = Newcomers.hold_out(parts.whole, parts.seed, run.new)
+        new = ColdStart.hold_out(parts.whole, parts.seed, run.new)
     except DataError as reason:
         return {"skipped": str(reason)}, {}
     fit = _sampler(run, parts).fit(new.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)])

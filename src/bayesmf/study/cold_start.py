@@ -1,4 +1,4 @@
-"""Newcomers: users or items that are held out of training, and folded in from some ratings."""
+"""ColdStart: users or items that are held out of training, and folded in from some ratings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEWEST = 20  # ratings that are never in the test; every newcomer has more
 
 
 @dataclass(frozen=True)
-class Newcomers:
+class ColdStart:
     """Who is new, what is known of them, and what they are tested on.
 
     Inside, a newcomer is a user: new items are users of the transposed ratings. ``place`` is where
@@ -37,7 +37,7 @@ class Newcomers:
     place: NDArray[np.int64]
 
     @classmethod
-    def hold_out(cls, ratings: Ratings, seed: int, side: Side) -> Newcomers:
+    def hold_out(cls, ratings: Ratings, seed: int, side: Side) -> ColdStart:
         """Hold out a tenth of the users (or items) that have more than ``FEWEST`` ratings."""
         by_newcomer = ratings if side == "user" else ratings.T
         try:
