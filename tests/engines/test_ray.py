@@ -206,7 +206,7 @@ def run(*words, code=0):
 
 def test_the_command_line(cluster, tmp_path):
     write(TRAIN, tmp_path / "r.csv")
-    options = ("--rank", 2, "--sweeps", 4, "--burn-in", 2, "--holdout", "none", "--quiet")
+    options = ("--paper", "side", "--rank", 2, "--sweeps", 4, "--burn-in", 2, "--quiet")
     told = run("shard", tmp_path / "r.csv", "--blocks", 3, "--out", tmp_path / "shards")
     assert "in 3 blocks of users and 3 of items" in told
     for data, engine in (("r.csv", "threads"), ("r.csv", "ray"), ("shards", "ray")):
@@ -216,7 +216,8 @@ def test_the_command_line(cluster, tmp_path):
               for name in ("r.csv-threads", "r.csv-ray", "shards-ray")]  # fmt: skip
     for other in models[1:]:
         for name, values in models[0].items():
-            np.testing.assert_array_equal(values, other[name])
+            if not name.endswith((".new_mean", ".new_cov", ".query")):  # which take all ratings
+                np.testing.assert_array_equal(values, other[name])
     for words, told in (
         (("shards", "--engine", "ray", "--holdout", "paper"), "leave --holdout"),
         (("shards", *options), "fit them with --engine ray"),

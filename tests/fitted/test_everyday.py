@@ -147,13 +147,22 @@ def test_probabilities_add_up_and_follow_the_mixture():
     assert np.isclose(first, expected / len(fit.draws), rtol=1e-4)
 
 
+def unselected(fit):
+    """The fit without what it says that somebody rates an item, which no ranking contains."""
+    whole = fit.posterior.complete()
+    nothing = {key: 0 * values for key, values in whole.draws.items() if key.endswith(".query")}
+    return SavedFit(replace(whole, draws={**whole.draws, **nothing}))
+
+
 @pytest.mark.parametrize("name", ["no side", "both sides, joint bias"])
 def test_recommendations_are_the_best_by_plain_loops(name, monkeypatch):
     import bayesmf.fitted.recommend as module
 
     fit = fitted(name)
     everyone = [(u, i) for u in TRAIN.users.values for i in TRAIN.items.values]
-    mean = fit.predict(everyone)["mean"].to_numpy().reshape(TRAIN.n_users, TRAIN.n_items)
+    mean = (
+        unselected(fit).predict(everyone)["mean"].to_numpy().reshape(TRAIN.n_users, TRAIN.n_items)
+    )
     rated = TRAIN.to_sparse().toarray() != 0
     for cells in (module.CELLS, 20):  # in one block, and in many
         monkeypatch.setattr(module, "CELLS", cells)
@@ -205,7 +214,7 @@ def test_caution_knows_how_little_is_known_of_strangers():
         table = fit.recommend([user], n=9, rank_by="lower", exclude_seen=False).to_pydict()
         row = np.full(len(ids), posterior.row_of("user", [user])[0], np.int32)
         cells = Cells(row, np.where(counts > 0, items, -1).astype(np.int32))
-        moments = fit.posterior.moments(cells)
+        moments = unselected(fit).posterior.moments(cells)
         expected = moments.mean - np.sqrt(moments.doubt)
         found = dict(zip(table["item"], table["score"], strict=True))
         strange = items[(counts == 0) | (user == 4242)]  # elsewhere n - 1 makes a difference
@@ -215,7 +224,8 @@ def test_caution_knows_how_little_is_known_of_strangers():
 def test_a_user_nobody_knows_gets_what_most_like():
     fit = fitted()
     table = fit.recommend([4242], n=2).to_pydict()
-    mean = fit.predict([(4242, i) for i in TRAIN.items.values])["mean"].to_numpy()
+    pairs = [(4242, i) for i in TRAIN.items.values]
+    mean = unselected(fit).predict(pairs)["mean"].to_numpy()
     assert table["item"] == list(TRAIN.items.values[np.argsort(-mean)[:2]])
     some = fit.recommend([4242], n=9, items=TRAIN.items.values[:2]).to_pydict()
     assert sorted(some["item"]) == sorted(TRAIN.items.values[:2])

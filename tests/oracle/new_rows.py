@@ -43,9 +43,15 @@ class PlainNewRows:
         C_q -= sum(w / each for w, each in zip(weight, n, strict=True) if each) * self.C_w
         share = size * sum(weight**2)
         self.C_S = (self.C_S + share * prior_cov) / (1 + share) if cov is None else cov
-        least = 1.05 * self.C_sq.T @ np.linalg.inv(self.C_S) @ self.C_sq
-        self.C_q = least + positive(positive(C_q) - least)
-        self.C_q += 1e-9 * (np.trace(self.C_q) + np.trace(self.C_w)) * np.eye(size)
+        values, vectors = np.linalg.eigh(self.C_S)
+        root = vectors * np.sqrt(values) @ vectors.T  # in these coordinates C_S is the identity
+        C, S, W = (
+            np.linalg.inv(root) @ m @ np.linalg.inv(root) for m in (self.C_sq, C_q, self.C_w)
+        )
+        found = 1.05 * C.T @ C
+        found = found + positive(positive(S) - found)
+        found += 1e-9 * (np.trace(found) + np.trace(W)) * np.eye(size)
+        self.C_q = root @ found @ root
 
     def H(self, g: int):
         if g == 0:

@@ -111,9 +111,7 @@ class NewRows:
             cov = (second[:size, :size] + share * prior_cov) / (1 + share)
         cross = second[:size, size:]
         scatter = second[size:, size:] - float(weight @ each) * within
-        least = MARGIN * cross.T @ np.linalg.lstsq(cov, cross)[0]
-        between = least + _positive(_positive(scatter) - least)
-        between += 1e-9 * (np.trace(between) + np.trace(within)) * np.eye(size)
+        between = _between(cov, cross, scatter, within)
         return cls(rated, mean, cov, raters, told, told_mean, cross, between, within)
 
     def gain(self, count: int) -> Array:
@@ -220,6 +218,20 @@ def _within(raters: Array, full: Array, n: Counts, weight: Array, rated: Rated) 
     size = raters.shape[1]
     one = weighted_moments(raters, by_other, 0, size)[2]
     return np.asarray(one - weighted_moments(full, shared * n, 0, size)[2])
+
+
+def _between(cov: Array, cross: Array, scatter: Array, within: Array) -> Array:
+    """C_q, whose scatter is known: not below ``MARGIN`` times what q tells of S.
+
+    Eigenvalues depend on the units of the columns, so they are looked at where C_S is the identity.
+    """
+    L = np.linalg.cholesky(cov)
+    inverse = np.linalg.inv(L)
+    C, S, W = (inverse @ matrix @ inverse.T for matrix in (cross, scatter, within))
+    least = MARGIN * C.T @ C
+    between = least + _positive(_positive(S) - least)
+    between += 1e-9 * (np.trace(between) + np.trace(W)) * np.eye(len(cov))
+    return np.asarray(L @ between @ L.T)
 
 
 def _positive(matrix: Array) -> Array:

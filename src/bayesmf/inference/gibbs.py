@@ -220,7 +220,7 @@ class Gibbs:
             run.start, saved = self._find_start(start, run, train, validation, clock, saved)
             self._sample(run, clock, saved)
             fit = self._make_fit(run, clock)
-            if isinstance(train, Ratings) and self._redraws:
+            if isinstance(train, Ratings) and self._redraws and len(kept):
                 redraw_users(self.model, train, kept.arrays, self.seed)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
