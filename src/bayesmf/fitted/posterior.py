@@ -301,6 +301,16 @@ class Posterior:
             centre = {name: values[0] for name, values in whole.items()}
         return replace(self, draws=self.newcomers.add_to(self.draws), centre=centre)
 
+    def without_selection(self) -> Posterior:
+        """The same without what it says that somebody rates an item: for pairs nobody has chosen."""
+        whole = self.complete()
+
+        def silent(arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+            return {key: 0 * v if key.endswith(".query") else v for key, v in arrays.items()}
+
+        centre = None if whole.centre is None else silent(whole.centre)
+        return replace(whole, draws=silent(whole.draws), centre=centre)
+
     @cached_property
     def newcomers(self) -> Newcomers:
         """What the draws say of users and items that are not in them."""

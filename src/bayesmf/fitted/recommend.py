@@ -105,13 +105,10 @@ def recommend(
 
 def _score_strangers(posterior: Posterior, user: Index, item: Index) -> list[Floats]:
     """Score a new item for each user, and each item for a new user: their doubt is wider."""
-    out, draws = [], posterior.newcomers.add_to(posterior.draws)
-    for name, rows in (("user", user), ("item", item)):
-        nobody = np.full_like(rows, -1)
-        cells = Cells(rows, nobody) if name == "user" else Cells(nobody, rows)
-        found = posterior.moments(cells)
-        query = np.append(draws[f"{name}.query"].mean(axis=0), 0.0)[rows]  # which they rank without
-        score = found.mean - query - posterior.mean - CAUTION * np.sqrt(found.doubt)
+    out, plain = [], posterior.without_selection()
+    for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
+        found = plain.moments(Cells(users, items))
+        score = found.mean - posterior.mean - CAUTION * np.sqrt(found.doubt)
         out.append(score.astype(np.float32))
     return out
 
