@@ -302,7 +302,7 @@ class Posterior:
         return replace(self, draws=self.newcomers.add_to(self.draws), centre=centre)
 
     def without_selection(self) -> Posterior:
-        """The same without what it says that somebody rates an item: for pairs nobody has chosen."""
+        """The same without what it says that somebody rates an item: nobody has chosen to yet."""
         whole = self.complete()
 
         def silent(arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
