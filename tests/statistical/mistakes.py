@@ -19,7 +19,8 @@ from bayesmf.sweep import designs, rows
 def rewrite(monkeypatch, function, right: str, wrong: str) -> None:
     """A function in whose source ``wrong`` stands for ``right``, wherever it is known by its name.
 
-    Compiled functions that were compiled before, and call it, go on with the right one.
+    A method is changed in its class. Compiled functions that were compiled before, and call it, go
+    on with the right one.
     """
     plain = getattr(function, "py_func", function)
     name, home = plain.__name__, vars(sys.modules[plain.__module__])
@@ -29,6 +30,10 @@ def rewrite(monkeypatch, function, right: str, wrong: str) -> None:
     made = {}
     exec(compile(source, f"<a wrong {name}>", "exec"), home, made)
     new = made[name] if plain is function else numba.njit(error_model="numpy")(made[name])
+    owner, _, method = plain.__qualname__.rpartition(".")
+    if owner in home:
+        monkeypatch.setattr(home[owner], method, new)
+        return
     for module in list(sys.modules.values()):
         if module.__name__.startswith("bayesmf") and vars(module).get(name) is function:
             monkeypatch.setattr(module, name, new)

@@ -76,7 +76,9 @@ def test_the_mean_is_drawn_from_the_joint_density(name, side, monkeypatch):
     monkeypatch.setattr(distributions.Gaussian, "sample", sample)
     for seed in (1, 2, 3):
         new, draws = copy.deepcopy(state), Draws(seed)
-        moves._move_mean(model, side, new, draws)
+        turns = moves.Turns(new)
+        moves._move_mean(model, side, turns, draws)
+        turns.apply()
         a = draws.normals(1, model.rank)[0]
         quadratic = found[-1].linear @ a - a @ found[-1].precision @ a / 2
         change = log_joint(model, data, new) - log_joint(model, data, state)
@@ -109,7 +111,9 @@ def test_the_basis_is_drawn_from_the_joint_density(name, monkeypatch):
 
         monkeypatch.setattr(moves, "draw_basis", draw_basis)
         new = copy.deepcopy(state)
-        moves._move_basis(model, new, Draws(0))
+        turns = moves.Turns(new)
+        moves._move_basis(model, turns, Draws(0))
+        turns.apply()
         change = log_joint(model, data, new) - log_joint(model, data, state)
         power = volume(model, "user", state.user, block) - volume(model, "item", state.item, block)
         change += power * np.linalg.slogdet(A)[1]
@@ -269,6 +273,7 @@ def test_what_the_basis_changes_along_is_what_it_makes_of_it(first):
 
 JOINT, LEARNED, DESIGN = "both sides, joint bias", "no side", "user side"
 PREDICTIONS = test_no_prediction_changes, JOINT
+OWN_PREDICTIONS = test_no_prediction_changes, LEARNED
 MEAN = test_the_mean_is_drawn_from_the_joint_density, JOINT, "user"
 OWN_MEAN = test_the_mean_is_drawn_from_the_joint_density, LEARNED, "user"
 BASIS = test_the_basis_is_drawn_from_the_joint_density, DESIGN
@@ -299,22 +304,33 @@ MISTAKES = {  # of each function: what is right, what is written for it, and wha
         (" - mu * total[1:]", "", OWN_MEAN),
         ("me.mu[1:] += a", "me.mu[1:] -= a", OWN_MEAN),
         ("= -a, a", "= a, -a", PREDICTIONS),
-        ("_transform(model, other, others, C, inverse)", "others.turn(C, np.zeros(size))", MEAN),
+        (
+            "_transform(model, other, turns, C, inverse)",
+            "turns.add(other, C, np.zeros(size))",
+            MEAN,
+        ),
     ],
     moves._move_basis: [
         ("prior.nu * (", "0 * (", BASIS),
         ("prior.nu * (", "-prior.nu * (", BASIS),
         ("prior.nu * (", "(prior.nu + 1) * (", BASIS),
-        ("state.item, inverse.T, A.T", "state.item, A, inverse", PREDICTIONS),
-        ("state.item, inverse.T, A.T", "state.item, inverse, A", PREDICTIONS),
+        ("turns, inverse.T, A.T", "turns, A, inverse", PREDICTIONS),
+        ("turns, inverse.T, A.T", "turns, inverse, A", PREDICTIONS),
     ],
     moves._transform: [
         ("turned = inverse @ part.Lambda @ inverse.T", "turned = part.Lambda", BASIS),
         ("inverse @ part.Lambda @ inverse.T", "A.T @ part.Lambda @ A", BASIS),
         ("A.T @ part.mu", "A @ part.mu", BASIS),
         ("own + side.shifts", "own", BASIS),
+    ],
+    moves.Turns.add: [
+        ("there @ A", "A @ there", PREDICTIONS),
+        ("to @ A + a", "to + a", PREDICTIONS),
+    ],
+    moves.Turns.apply: [
         ("shift.W @ A", "shift.W", PREDICTIONS),
         ("shift.offset @ A", "shift.offset", PREDICTIONS),
+        ("self.maps[name] = self._nowhere(name)", "pass", OWN_PREDICTIONS),
     ],
     moves._with_mean: [(" + np.outer(mean, prior.mean)", "", BASIS)],
     moves._summed: [("in side.shifts]", "in side.shifts[1:]]", BASIS)],

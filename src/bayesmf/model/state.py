@@ -81,10 +81,9 @@ class Side:
 
     def turn(self, A: Array, a: Array) -> None:
         """Every row x becomes x A + a."""
-        self.x[:, : self.size] = self.x[:, : self.size] @ A + a
-
-    def add(self, a: Array) -> None:
-        """Every row x becomes x + a."""
+        whole = np.zeros((self.x.shape[1], self.x.shape[1]))  # no copy of a part of each row
+        whole[: self.size, : self.size] = A
+        self.x = self.x @ whole
         self.x[:, : self.size] += a
 
     def plain(self) -> Side:

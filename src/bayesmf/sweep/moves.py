@@ -24,6 +24,36 @@ Array = NDArray[np.float64]
 ROUNDS = 2  # of the steps in every direction of the basis
 
 
+class Turns:
+    """Where the moves take the rows of both sides: x becomes x A + a, and what shifts it W A.
+
+    Priors change at once. Rows are many, and go all the way in one step: ``apply``.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.maps = {name: self._nowhere(name) for name in SIDES}
+
+    def add(self, name: Name, A: Array, a: Array) -> None:
+        """Take the rows of a side further."""
+        there, to = self.maps[name]
+        self.maps[name] = there @ A, to @ A + a
+
+    def apply(self) -> None:
+        """Take the rows where they have to go."""
+        for name, (A, a) in self.maps.items():
+            side, _ = self.state.sides(name)
+            side.turn(A, a)
+            for shift in side.shifts:
+                shift.W = shift.W @ A
+                shift.offset = shift.offset @ A
+            self.maps[name] = self._nowhere(name)
+
+    def _nowhere(self, name: Name) -> tuple[Array, Array]:
+        size = self.state.sides(name)[0].size
+        return np.eye(size), np.zeros(size)
+
+
 def move_features(model: Model, data: Data, state: State, draws: Draws) -> None:
     """Draw the means of the features against the biases, and then the basis of the features.
 
@@ -32,10 +62,12 @@ def move_features(model: Model, data: Data, state: State, draws: Draws) -> None:
     """
     if not model.rank or data.user.priors is not None or data.item.priors is not None:
         return
+    turns = Turns(state)
     for name in SIDES:
         if model.has_own(name):
-            _move_mean(model, name, state, stream(draws, name, "mean"))
-    _move_basis(model, state, stream(draws, None, "basis"))
+            _move_mean(model, name, turns, stream(draws, name, "mean"))
+    _move_basis(model, turns, stream(draws, None, "basis"))
+    turns.apply()
 
 
 def draw_tau(
@@ -69,13 +101,13 @@ def draw_tau(
     state.tau = float(np.exp(at))
 
 
-def _move_mean(model: Model, name: Name, state: State, draws: Draws) -> None:
+def _move_mean(model: Model, name: Name, turns: Turns, draws: Draws) -> None:
     """Draw a in S + a, with eta - a'T on the other side: the mean of the features of one side.
 
     The rows' prior follows by mu + a. With a joint bias the prior of the other side follows too,
     by x C, C = [[1, 0], [-a, I]]; with a bias of its own it weighs against a.
     """
-    me, others = state.sides(name)
+    me, others = turns.state.sides(name)
     other: Name = "item" if name == "user" else "user"
     size, first = me.size, model.first_shifted
     prior = model.wishart(size - first)
@@ -94,19 +126,20 @@ def _move_mean(model: Model, name: Name, state: State, draws: Draws) -> None:
         precision = precision + lam * scatter[1:, 1:]
         linear = linear + lam * (scatter[1:, 0] - mu * total[1:])
     a = Gaussian(precision, linear).sample(draws.normals(1, size - 1)[0])
-    me.add(np.concatenate([[0.0], a]))
+    turns.add(name, np.eye(size), np.concatenate([[0.0], a]))
     me.mu[1:] += a
     C, inverse = np.eye(size), np.eye(size)
     C[1:, 0], inverse[1:, 0] = -a, a
     if model.bias == "joint":
-        _transform(model, other, others, C, inverse)
+        _transform(model, other, turns, C, inverse)
     else:
+        turns.apply()  # the next move needs the sums of the rows
         others.turn(C, np.zeros(size))
 
 
-def _move_basis(model: Model, state: State, draws: Draws) -> None:
+def _move_basis(model: Model, turns: Turns, draws: Draws) -> None:
     """Draw the basis A of the features: S A and T A^-T, with their priors and W."""
-    first = model.first_shifted
+    state, first = turns.state, model.first_shifted
     prior = model.wishart(state.user.size - first)
     G, m = _with_mean(prior)
     (M, h), (N, g) = (_summed(model, name, state.sides(name)[0]) for name in SIDES)
@@ -116,8 +149,8 @@ def _move_basis(model: Model, state: State, draws: Draws) -> None:
     A = np.eye(state.user.size)
     A[first:, first:] = found
     inverse = np.asarray(np.linalg.inv(A), float)
-    _transform(model, "user", state.user, A, inverse)
-    _transform(model, "item", state.item, inverse.T, A.T)
+    _transform(model, "user", turns, A, inverse)
+    _transform(model, "item", turns, inverse.T, A.T)
 
 
 def _with_mean(prior: NormalWishart) -> tuple[Array, Array]:
@@ -144,14 +177,12 @@ def _summed(model: Model, name: Name, side: Side) -> tuple[Array, Array]:
     return sum(Lambdas[1:], Lambdas[0].copy()), sum(products[1:], products[0])
 
 
-def _transform(model: Model, name: Name, side: Side, A: Array, inverse: Array) -> None:
+def _transform(model: Model, name: Name, turns: Turns, A: Array, inverse: Array) -> None:
     """Rows, W and offsets x become x A; mu becomes A'mu, and Lambda A^-1 Lambda A^-T."""
-    side.turn(A, np.zeros(side.size))
+    side, _ = turns.state.sides(name)
+    turns.add(name, A, np.zeros(side.size))
     own: list[Side | Shift] = [side] if model.has_own(name) else []
     for part in own + side.shifts:
         part.mu = A.T @ part.mu
         turned = inverse @ part.Lambda @ inverse.T
         part.Lambda = (turned + turned.T) / 2
-    for shift in side.shifts:
-        shift.W = shift.W @ A
-        shift.offset = shift.offset @ A

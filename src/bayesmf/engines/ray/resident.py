@@ -271,10 +271,6 @@ class ResidentSide(Side):
         self.map = self.map[0] @ A, self.map[1] @ A + a
         self.moments = turn_moments(self.moments, A, a)
 
-    def add(self, a: Array) -> None:
-        """Every row x becomes x + a, likewise."""
-        self.turn(np.eye(len(a)), a)
-
     def plain(self) -> Side:
         """All of it."""
         return Side(self.x, self.mu, self.Lambda, self.alpha, self.scale)
