@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from bayesmf.fitted.base import Fitted
 from bayesmf.study.cold_start import ColdStart
 from bayesmf.study.specs import COLD, NEW, Lengths, cold_start
 
-Squares = dict[int, dict[str, np.ndarray]]
+Squares = dict[Any, dict[str, np.ndarray]]
 
 
 def options() -> argparse.Namespace:
@@ -62,7 +63,7 @@ def main() -> None:
                                 threads=asked.threads, **run.settings)  # fmt: skip
         measure(name, sampler.fit(new.train), new, asked.seed, squares)
     if "default" in asked.models and len(asked.models) > 1:
-        judge(squares)
+        judge(squares, "given")
 
 
 def measure(name: str, fit: Fitted, new: ColdStart, seed: int, squares: Squares) -> None:
@@ -77,9 +78,9 @@ def measure(name: str, fit: Fitted, new: ColdStart, seed: int, squares: Squares)
               f"{seconds:.2f} |", flush=True)  # fmt: skip
 
 
-def judge(squares: Squares) -> None:
-    """Compare the default model with the one that has the lowest error, for each number given."""
-    print("\n| given | lowest | default above the lowest by, % | default |\n"
+def judge(squares: Squares, each: str) -> None:
+    """Compare the default model with the one that has the lowest error, for each group of tests."""
+    print(f"\n| {each} | lowest | default above the lowest by, % | default |\n"
           "| --: | :-- | --: | :-- |")  # fmt: skip
     for given, found in squares.items():
         best, alike = lowest_of(found)
