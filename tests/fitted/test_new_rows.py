@@ -18,6 +18,7 @@ from bayesmf.data.split import cold_start
 from bayesmf.data.synthetic import World, generate
 from bayesmf.fitted.base import SavedFit
 from bayesmf.fitted.new_rows import NewRows
+from bayesmf.fitted.newcomers import drawn_rows
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.spec import Model
@@ -266,7 +267,7 @@ def test_the_means_of_strangers_with_attributes_by_hand():
     f = []
     for k in range(len(posterior)):
         W = posterior.draws["user.W_2"][k].astype(float)
-        rows = posterior.draws["user.x"][k] - W[train.users.values % 2]
+        rows = drawn_rows(posterior.draws, k, "user") - W[train.users.values % 2]
         plain = PlainNewRows(
             rows, list(zip(train.by_user.row_index, train.by_user.index, strict=True)),
             train.n_items, np.linalg.inv(posterior.draws["user.Lambda"][k].astype(float)),

@@ -234,7 +234,7 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     for k in range(len(old)):
         prior = old.newcomers.new_rows(old.draws, k, side)
         scatter += prior.cov / len(old)
-        new = _fold_rows(old.model, old.state(k), data, side, Draws(seed, k + 1), kind, prior)
+        new = _fold_rows(old.model, old.drawn(k), data, side, Draws(seed, k + 1), kind, prior)
         for name, rows in new.items():
             if k == 0:
                 shape = (len(old), len(order), *rows.shape[1:])

@@ -58,6 +58,11 @@ class Kept:
             self._arrays[name][slot] = values
         self._slots[key] = slot
 
+    def extend(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Make room for one more array of each draw: (draw, ...), in the order of the others."""
+        self._arrays[name] = self._make(name, (self.most, *shape))
+        return self._arrays[name][: len(self)]
+
     def drop(self, keys: Collection[Key]) -> None:
         """Forget some draws."""
         for key in keys:
@@ -112,7 +117,11 @@ class Kept:
         """One draw, as a state; the offsets of side features are part of its rows."""
         if not -len(self) <= number < len(self):
             raise IndexError(f"draw {number} of {len(self)}")
-        return from_arrays(self.take(self.keys[number]))
+        arrays = self.take(self.keys[number])
+        state = from_arrays(arrays)
+        if "user.noise" in arrays:
+            state.user.x[:, : state.user.size] += arrays["user.noise"]
+        return state
 
     def close(self) -> None:
         """Write down what the folder holds."""

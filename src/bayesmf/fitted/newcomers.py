@@ -22,6 +22,14 @@ Array = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
+def drawn_rows(draws: Arrays, number: int, name: Name) -> Array:
+    """The rows of one side in one draw, with what is kept apart of rows that are means."""
+    rows: Array = draws[f"{name}.x"][number].astype(float)
+    if f"{name}.noise" in draws:
+        rows += draws[f"{name}.noise"][number]
+    return rows
+
+
 class Newcomers:
     """What draws say of users and items that are not in them; computed once, when asked for.
 
@@ -79,7 +87,7 @@ class Newcomers:
         self, draws: Arrays, number: int, name: Name, cov: Array | None = None, power: float = 1.0
     ) -> NewRows:
         """What one draw says of new users (or items); ``cov``, ``power``: see ``NewRows.of``."""
-        rows = draws[f"{name}.x"][number] - self.offsets(draws, number, name)
+        rows = drawn_rows(draws, number, name) - self.offsets(draws, number, name)
         prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
         return NewRows.of(rows, self.rated[name], prior_cov, power, cov)
 

@@ -17,7 +17,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.new_rows import NewRows
-from bayesmf.fitted.newcomers import Newcomers
+from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.effects import Effect, Parameters
@@ -102,8 +102,16 @@ class Posterior:
         return len(self.draws["tau"])
 
     def state(self, number: int) -> State:
-        """Return one draw."""
+        """Return one draw, as predictions take it: some of its rows may be conditional means."""
         return from_arrays({name: values[number] for name, values in self.draws.items()})
+
+    def drawn(self, number: int) -> State:
+        """Return one draw, all of it drawn."""
+        state = self.state(number)
+        for name in SIDES:
+            side, _ = state.sides(name)
+            side.x[:, : side.size] = drawn_rows(self.draws, number, name)
+        return state
 
     def counts(self, name: Name) -> NDArray[np.int64]:
         """Return the training ratings of each user, or item."""
@@ -266,14 +274,14 @@ class Posterior:
         total: Any = 0.0
         for name, other in zip(SIDES, SIDES[::-1], strict=True):
             if f"{name}.noise" in draws:
-                noise = np.zeros_like(x[name])
-                known = draws[f"{name}.noise"][number]
-                noise[: len(known)] = known
-                z = x[other].copy()
-                z[:, 0] = 0.0
-                added = np.empty(len(found[name]))
-                predict(found[name], found[other], noise, z, 0.0, added)
-                total = total + added**2
+                noise = draws[f"{name}.noise"][number]
+                mine = np.minimum(
+                    found[name], len(noise) - 1
+                )  # strangers have a doubt of their own
+                added = np.empty(len(mine))
+                predict(mine, found[other], noise, x[other], 0.0, added)
+                added -= x[other][found[other], 0]  # z_j has 1 in place of the bias
+                total = total + np.where(found[name] < len(noise), added**2, 0.0)
         return total
 
     def _effects(
@@ -418,7 +426,8 @@ def merge_ratings(parts: Sequence[Ratings | None], users: Ids, items: Ids) -> Ra
 def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     """Count the draws that fit into half a gigabyte: at most ``most``, at least a tenth of it."""
     W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
-    size = 4 * (model.size + 2) * (train.n_users + train.n_items + W)
+    noise = train.n_users if model.redraw else 0
+    size = 4 * (model.size + 2) * (train.n_users + train.n_items + W + noise)
     return min(most, max(BYTES // size, most // 10))
 
 

@@ -66,7 +66,8 @@ class GibbsFit(Fitted):
     targets: Targets = field(default_factory=Targets)  # what "converged" means
     endless_rmse: float | None = None  # an estimate of the test RMSE that endless draws would have
     endless_rmse_error: float | None = None  # the standard error of that estimate
-    draws: Kept | None = None  # a list of states; ``draws.arrays`` by parameter, (draw, ...)
+    draws: Kept | None = None  # a list of states; ``draws.arrays`` by parameter, (draw, ...),
+    # where the users' rows are means if there is a ``user.noise``, to be added to them
     known: Posterior | None = None
 
     @property
@@ -221,7 +222,7 @@ class Gibbs:
             self._sample(run, clock, saved)
             fit = self._make_fit(run, clock)
             if isinstance(train, Ratings) and self._redraws and len(kept):
-                redraw_users(self.model, train, kept.arrays, self.seed)
+                redraw_users(self.model, train, kept, self.seed)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)
