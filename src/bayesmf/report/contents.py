@@ -278,7 +278,16 @@ def _settings(read: Reader) -> list[tuple[str, str]]:
             "Gaussian about the mean prediction: the variance of the draws (Gibbs) or of Q (VI) "
             "plus that of the noise; MAP has the noise alone",
         ),
+        *_tables_of_attributes(read),
         ("bayesmf", str(study["version"])),
+    ]
+
+
+def _tables_of_attributes(read: Reader) -> list[tuple[str, str]]:
+    found = read.study.get("attributes", {})
+    return [
+        (f"{side} attributes", f"{table['rows']:,} rows: {', '.join(table['columns'])}")
+        for side, table in found.items()
     ]
 
 
