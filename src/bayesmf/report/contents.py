@@ -75,7 +75,7 @@ FIGURES: dict[str, tuple[str, str, Callable[[Reader], list[Panel]]]] = {
     "cold-start": (
         "New users and new items",
         "A tenth of the users with more than twenty ratings, and of the items, are left out of "
-        "training and then folded in. ColdStart with more than fifty ratings are also given fifty. "
+        "training and then folded in. Newcomers with more than fifty ratings are also given fifty. "
         "Those points stand alone, because the test ratings are not the same. The grey line is the "
         "share that an interval should hold.",
         figures_beyond.cold_start,

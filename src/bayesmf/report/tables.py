@@ -371,7 +371,7 @@ def cold_start(read: Reader) -> Table:
     )
     rows = _newcomer_rows(read, "rmse", 4, mark)
     return Table(
-        "cold-start-table", "ColdStart, folded in", caption, NEWCOMER_HEADINGS, rows, 2, notes
+        "cold-start-table", "Newcomers, folded in", caption, NEWCOMER_HEADINGS, rows, 2, notes
     )
 
 
@@ -379,7 +379,7 @@ def cold_start_intervals(read: Reader) -> Table:
     """The coverage of newcomers' intervals by how many of their ratings are known."""
     caption = "The per cent of test ratings inside intervals that should hold 80 %."
     rows = _newcomer_rows(read, "coverage_80", 1)
-    title = "ColdStart: coverage of 80 % intervals"
+    title = "Newcomers: coverage of 80 % intervals"
     return Table("cold-start-coverage-80", title, caption, NEWCOMER_HEADINGS, rows, 2)
 
 
@@ -387,7 +387,7 @@ def cold_start_scores(read: Reader) -> Table:
     """The log scores of newcomers by how many of their ratings are known."""
     caption = "The mean log density of a test rating; larger is better."
     rows = _newcomer_rows(read, "log_score", 3)
-    title = "ColdStart: log score"
+    title = "Newcomers: log score"
     return Table("cold-start-log-score", title, caption, NEWCOMER_HEADINGS, rows, 2)
 
 
