@@ -5,6 +5,8 @@ training, as in the study's experiment "cold-start", and folded in from some of 
 each model and each number of ratings given it prints test RMSE, the share of test ratings inside
 80 % intervals, log score and seconds of folding in. At the end it says whether the default model
 has the lowest error, or one that a paired bootstrap of the newcomers cannot tell from the lowest.
+With ``--attributes``, for ml-1m, the default model with attributes is measured too, and compared
+with the default model alone.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from typing import Any
 import numpy as np
 
 import bayesmf
+from attributes import item_attributes, user_attributes
 from bayesmf.evaluation.bootstrap import lowest_of, paired_change
 from bayesmf.fitted.base import Fitted
 from bayesmf.study.cold_start import ColdStart
-from bayesmf.study.specs import COLD, NEW, Lengths, cold_start
+from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, NEW, Lengths, Tables, cold_start
 
 Squares = dict[Any, dict[str, np.ndarray]]
 
@@ -31,12 +34,23 @@ def options() -> argparse.Namespace:
     parser.add_argument("--side", choices=NEW, default="user", help="who is new")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", nargs="+", choices=COLD, default=list(COLD))
+    parser.add_argument("--attributes", nargs="+", choices=NEW, default=[],
+                        help="of ml-1m: whose, for the default model with attributes")  # fmt: skip
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--sweeps", type=int, help="the study's if not given")
     parser.add_argument("--burn-in", type=int, help="the study's, at most half the sweeps")
     parser.add_argument("--keep", type=int, help="draws; the study's if not given")
     parser.add_argument("--threads", type=int)
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.attributes and asked.data != "ml-1m":
+        parser.error("--attributes is for ml-1m; leave it out")
+    return asked
+
+
+def tables_of(asked: argparse.Namespace) -> Tables:
+    """The tables of attributes that are asked for."""
+    read = {"user": user_attributes, "item": item_attributes}
+    return {side: read[side](asked.data) for side in NEW if side in asked.attributes}
 
 
 def lengths_of(asked: argparse.Namespace) -> Lengths:
@@ -57,13 +71,15 @@ def main() -> None:
           f"| model | given | new {asked.side}s | test ratings | RMSE | inside 80 % | log score | "
           "seconds |\n| :-- | --: | --: | --: | --: | --: | --: | --: |", flush=True)  # fmt: skip
     squares: Squares = {given: {} for given in new.numbers}
-    for name in asked.models:
-        run = cold_start(name, lengths, asked.side)
+    tables = tables_of(asked)
+    for name in [*asked.models, *([COLD_ATTRIBUTES] if tables else [])]:
+        run = cold_start(name, lengths, asked.side, tables)
         sampler = bayesmf.Gibbs(run.model, chains=1, until="sweeps", seed=asked.seed,
                                 threads=asked.threads, **run.settings)  # fmt: skip
         measure(name, sampler.fit(new.train), new, asked.seed, squares)
-    if "default" in asked.models and len(asked.models) > 1:
-        judge(squares, "given")
+    for names in (asked.models, ["default", COLD_ATTRIBUTES] if tables else []):
+        if "default" in asked.models and len(names) > 1:
+            judge({g: {n: found[n] for n in names} for g, found in squares.items()}, "given")
 
 
 def measure(name: str, fit: Fitted, new: ColdStart, seed: int, squares: Squares) -> None:

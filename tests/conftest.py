@@ -63,3 +63,29 @@ def tiny_study(tiny_ratings, tmp_path_factory):
     subprocess.run([sys.executable, "-m", "bayesmf", *map(str, words)], check=True,
                    capture_output=True)  # fmt: skip
     return out
+
+
+@pytest.fixture(scope="session")
+def tiny_attributes(tiny_ratings):
+    """Options that name tables of all that made the ratings, but for their noise."""
+    rng = np.random.default_rng(7)
+    names = []
+    for side, count in (("user", 120), ("item", 50)):
+        lines = [f"{side},first,second,title"]
+        lines += [
+            f"{side[0]}{k},{a},{b},no. {k}" for k, (a, b) in enumerate(rng.normal(size=(count, 2)))
+        ]
+        path = tiny_ratings.parent / f"{side}s.csv"
+        path.write_text("\n".join(lines) + "\n")
+        names += [f"--{side}-attributes", str(path), f"--{side}-kinds", "title:none"]
+    return names
+
+
+@pytest.fixture(scope="session")
+def attributes_study(tiny_ratings, tiny_attributes, tmp_path_factory):
+    """The folder of a study of newcomers with attributes, with its report."""
+    out = tmp_path_factory.mktemp("attributes") / "out"
+    words = ["study", tiny_ratings, "--quick", "--rank", 2, "--only", "cold-start", "--out", out]
+    subprocess.run([sys.executable, "-m", "bayesmf", *map(str, words), *tiny_attributes],
+                   check=True, capture_output=True)  # fmt: skip
+    return out

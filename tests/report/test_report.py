@@ -21,7 +21,7 @@ from bayesmf.report.contents import make_report
 from bayesmf.report.draw import COLOURS, colour, style
 from bayesmf.report.findings import RULES, findings, settled_at, users_of
 from bayesmf.report.page import Finding
-from bayesmf.report.read import FEATURES, INFERENCES, Reader, title_of
+from bayesmf.report.read import FEATURES, INFERENCES, NEWCOMERS, Reader, title_of
 from bayesmf.report.tables import ALIKE, change_table, cold_start, table_1, table_2
 from bayesmf.report.write import write_report
 from bayesmf.study.results import Results
@@ -175,7 +175,7 @@ def test_the_lowest_error_of_newcomers_is_marked_and_what_cannot_be_told_from_it
         change(copy, f"cold-start-user-{variant}", facts={"by_given": given},
                arrays={"squares_2": found})  # fmt: skip
     read = Reader(Results.open(copy))
-    assert read.lowest("user", 2) == ("no-side", ["default"])
+    assert read.lowest("user", 2, COLD) == ("no-side", ["default"])
     cells = {row[1]: row[2 + GIVEN.index(2)] for row in cold_start(read).rows if row[0] == "users"}
     assert [name for name, cell in cells.items() if cell.kind == "best"] == ["no side"]
     assert [name for name, cell in cells.items() if ALIKE in cell.text] == ["default model"]
@@ -381,3 +381,22 @@ def test_a_report_that_fails_leaves_the_earlier_one(copy, monkeypatch):
     with pytest.raises(RuntimeError):
         write_report(copy)
     assert contents(copy) == before
+
+
+def test_attributes_are_a_model_of_their_own_and_only_where_there_are_any(
+    attributes_study, tiny_study
+):
+    told = NEWCOMERS["default-attributes"]
+    report, plain = (make_report(Results.open(f)) for f in (attributes_study, tiny_study))
+    table = next(table for table in report.tables if table.id == "cold-start-table")
+    assert [row[:2] for row in table.rows if row[1] == told] == [["users", told], ["items", told]]
+    assert len(table.rows) == 2 * (len(COLD) + 1)
+    for panel in report.figures["cold-start"]:
+        assert panel.alt.count(told) == panel.svg.count(f">{told}<") == 1
+    found = [finding.text for finding in report.page.findings]
+    assert sum(text.startswith("Attributes ") for text in found) == 2
+    assert sum(", by models without attributes: " in text for text in found) == 2
+    text = (attributes_study / "report.md").read_text()
+    assert "- user attributes: 120 rows: first (number), second (number)" in text
+    assert "attributes" not in (tiny_study / "report.md").read_text()
+    assert not any(told in panel.svg for panel in plain.figures["cold-start"])

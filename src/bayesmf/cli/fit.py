@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import bayesmf
-from bayesmf.choices import ATTRIBUTE_KINDS, INFERENCES, SIDES, Inference
-from bayesmf.cli.fit_options import (
-    ALGORITHM,
-    ATTRIBUTES,
-    ENGINE,
-    HOLDING_OUT,
-    MODEL,
-    SAVING,
-    STOPPING,
-)
+from bayesmf.choices import INFERENCES, Inference
+from bayesmf.cli.attributes import ATTRIBUTES, load_attributes
+from bayesmf.cli.fit_options import ALGORITHM, ENGINE, HOLDING_OUT, MODEL, SAVING, STOPPING
 from bayesmf.cli.interrupts import leaving_at_once
 from bayesmf.cli.options import DATA, PATH, QUIET, SEEDS, THREADS, reading_options
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError
 
 if TYPE_CHECKING:
-    from bayesmf.model.attributes import Attributes
     from bayesmf.model.designs import RatedSet
     from bayesmf.model.spec import Model
 
@@ -85,6 +76,7 @@ def fit(
     with leaving_at_once():
         from bayesmf.cli import fit_run
         from bayesmf.data.io.atomic import check_folder
+        from bayesmf.model.attributes import with_attributes
 
     replaces = fit_run.is_fit if overwrite else None
     if out is not None:
@@ -92,7 +84,7 @@ def fit(
     elif without_ratings:
         raise DataError("--without-ratings is about the saved model; name its folder with --out")
     model = model_from_options(**MODEL.take(values))
-    model = add_attributes(model, **ATTRIBUTES.take(values))
+    model = with_attributes(model, **load_attributes(**ATTRIBUTES.take(values)))
     settings = {**ALGORITHM.take(values), "engine": make_engine(**ENGINE.take(values))}
     algorithm = fit_run.make_algorithm(inference, model, seed, threads, settings)
     options = _run_options(inference, **STOPPING.take(values), **SAVING.take(values))
@@ -133,52 +125,6 @@ def model_from_options(
     if paper is None:
         return bayesmf.Model(rank, **given)
     return bayesmf.Model.paper(paper, rank=rank, **given)  # type: ignore[arg-type]
-
-
-def add_attributes(model: Model, **options: Any) -> Model:
-    """Add what --user-attributes and --item-attributes hold to the model."""
-    from bayesmf.model.attributes import with_attributes
-
-    tables: dict[str, Any] = {}
-    for side in SIDES:
-        path, kinds = options[f"{side}_attributes"], options[f"{side}_kinds"]
-        if path is None and kinds is not None:
-            raise DataError(f"--{side}-kinds is about a table; name it with --{side}-attributes")
-        tables[side] = None if path is None else _load_attributes(side, path, kinds)
-    return with_attributes(model, **tables)
-
-
-def _load_attributes(side: str, path: Path, text: str | None) -> Attributes:
-    """Read a table; its columns are named as the option has it, and so in messages."""
-    found: dict[str, str] = {}
-    for part in [] if text is None else text.split(","):
-        column, colon, kind = part.rpartition(":")
-        if not (colon and column) or kind not in ("id", *ATTRIBUTE_KINDS):
-            raise DataError(
-                f"--{side}-kinds {part!r}: write COLUMN:KIND, where the kinds are id, "
-                f"{', '.join(ATTRIBUTE_KINDS)}"
-            )
-        found[column] = kind
-    ids = [column for column, kind in found.items() if kind == "id"]
-    if len(ids) > 1:
-        raise DataError(f"--{side}-kinds names {len(ids)} columns as the id; name one")
-    kinds: Any = {column: kind for column, kind in found.items() if kind != "id"}
-
-    def spell(option: Option) -> str:
-        if option.name == "kinds" and isinstance(option.value, Mapping):
-            pairs = (f"{column}:{kind}" for column, kind in option.value.items())
-            return f"--{side}-kinds {','.join(pairs)}"
-        if option.name == "id":
-            return f"--{side}-kinds NAME:id"
-        return f"{option.in_python()} in Python"
-
-    try:
-        table = bayesmf.Attributes.load(path, id=ids[0] if ids else None, kinds=kinds)
-    except DataError as error:
-        raise DataError(error.render(spell)) from None
-    for note in table.notes:
-        click.echo(f"Warning: {path}: {note}", err=True)
-    return table
 
 
 def _parse_designs(option: str, text: str | None) -> tuple[RatedSet, ...] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from bayesmf.choices import (
-    ATTRIBUTE_KINDS,
     BIASES,
     ENGINES,
     FEATURES,
@@ -16,7 +15,6 @@ from bayesmf.choices import (
     PRECISIONS,
     PRIOR_SCALES,
     PRIORS,
-    SIDES,
     STARTS,
     UNTIL,
 )
@@ -73,26 +71,6 @@ MODEL = Options(
         type=click.Choice(BIASES),
         help="The prior of the biases; joint means one prior for bias and features.  "
         "[default: joint]",
-    ),
-)
-ATTRIBUTES = Options(
-    *(
-        click.option(
-            f"--{side}-attributes",
-            type=PATH,
-            metavar="FILE",
-            help=f"A table of what is known about {side}s beforehand, with a row for each.",
-        )
-        for side in SIDES
-    ),
-    *(
-        click.option(
-            f"--{side}-kinds",
-            metavar="COL:KIND,...",
-            help=f"What columns of --{side}-attributes are: id, {', '.join(ATTRIBUTE_KINDS)}; none "
-            "leaves the column out. COL is a name, or a number from 1.  [default: recognised]",
-        )
-        for side in SIDES
     ),
 )
 ALGORITHM = Options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from bayesmf.cli.attributes import ATTRIBUTES, load_attributes
 from bayesmf.cli.interrupts import CODE, leaving_at_once
 from bayesmf.cli.options import BINS, DATA, PATH, QUIET, SEEDS, parse_bins, reading_options
+from bayesmf.errors import AttributesWarning
 
 
 class Display:
@@ -55,6 +58,10 @@ class Display:
                 f"{event.runs[0]:3d} of {event.runs[1]}  {event.name}{rmse}  {left}", err=True
             )
 
+    def warn(self, message: Warning | str, *place: Any, **more: Any) -> None:
+        """Show a warning above the progress, without the place in the code."""
+        self.console.print(f"Warning: {message}", style="yellow", highlight=False)
+
     def _left(self, event: Any) -> str:
         """The time left, by the speed so far; nothing before a fiftieth is done."""
         if self.first is None:
@@ -75,6 +82,7 @@ def _words(seconds: float) -> str:
 @click.command()
 @DATA
 @reading_options
+@ATTRIBUTES
 @click.option("--out", type=PATH, required=True, help="The folder to write the results to.")
 @click.option("--quick", is_flag=True, help="Make the runs short, to look around.")
 @click.option(
@@ -123,11 +131,12 @@ def study(
     bins: str | None,
     workers: int | None,
     quiet: bool,
-    **reading: Any,
+    **values: Any,
 ) -> None:
     """Run the paper's experiments on DATA and write a report.
 
-    If it is stopped or killed, --resume continues it and ends with the same results.
+    If it is stopped or killed, --resume continues it and ends with the same results. With tables of
+    attributes, the cold-start experiment has one more model: the default model with attributes.
 
     Example: bayesmf study ml-1m --out ml-1m-study
     """
@@ -135,6 +144,8 @@ def study(
         from bayesmf.report.write import check_places
         from bayesmf.study.runner import Study
 
+    attributes, reading = ATTRIBUTES.take(values), reading_options.take(values)
+    tables = load_attributes(**attributes)
     chosen = Study(
         data,
         out,
@@ -147,13 +158,17 @@ def study(
         bins=parse_bins(bins),
         workers=workers,
         resume=resume,
-        command=_command(data, quick, seed, rank, bins, reading),
+        command=_command(data, quick, seed, rank, bins, reading, attributes),
+        user_attributes=tables["user"],
+        item_attributes=tables["item"],
     )
     check_places(out)
     display = Display(quiet)
     began = time.perf_counter()
     try:
-        with display.bar:
+        with display.bar, warnings.catch_warnings():
+            warnings.simplefilter("default", AttributesWarning)
+            warnings.showwarning = display.warn
             chosen.run(display)
     except KeyboardInterrupt:
         click.echo(
@@ -165,7 +180,13 @@ def study(
 
 
 def _command(
-    data: str, quick: bool, seed: int, rank: int, bins: str | None, reading: dict[str, Any]
+    data: str,
+    quick: bool,
+    seed: int,
+    rank: int,
+    bins: str | None,
+    reading: dict[str, Any],
+    attributes: dict[str, Any],
 ) -> str:
     """The command that makes the same results: without options that do not change any."""
     import shlex
@@ -183,6 +204,8 @@ def _command(
             words.append("--header" if value else "--no-header")
         else:
             words += [f"--{key}{suffix.get(key, '')}", str(value)]
+    for key, value in attributes.items():
+        words += [] if value is None else [f"--{key.replace('_', '-')}", str(value)]
     return shlex.join(words)
 
 

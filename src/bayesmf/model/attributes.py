@@ -290,11 +290,14 @@ def with_attributes(model: Model, user: Any = None, item: Any = None) -> Model:
     """
     designs = {"user_designs": model.user_designs, "item_designs": model.item_designs}
     for name, table in (("user_designs", user), ("item_designs", item)):
-        if table is None:
-            continue
-        if isinstance(table, str | os.PathLike):
-            table = Attributes.load(table)
-        elif not isinstance(table, Attributes):
-            table = Attributes.from_frame(table)
-        designs[name] = (*designs[name], table)
+        if table is not None:
+            designs[name] = (*designs[name], as_attributes(table))
     return replace(model, **designs)  # type: ignore[arg-type]
+
+
+def as_attributes(table: Any) -> Attributes:
+    """Return ``Attributes`` as they are, and make those of a frame or of the path of a file."""
+    if isinstance(table, Attributes):
+        return table
+    is_path = isinstance(table, str | os.PathLike)
+    return Attributes.load(table) if is_path else Attributes.from_frame(table)

@@ -75,7 +75,7 @@ FIGURES: dict[str, tuple[str, str, Callable[[Reader], list[Panel]]]] = {
     "cold-start": (
         "New users and new items",
         "A tenth of the users with more than twenty ratings, and of the items, are left out of "
-        "training and then folded in. ColdStart with more than fifty ratings are also given fifty. "
+        "training and then folded in. Newcomers with more than fifty ratings are also given fifty. "
         "Those points stand alone, because the test ratings are not the same. The grey line is the "
         "share that an interval should hold.",
         figures_beyond.cold_start,
@@ -278,7 +278,16 @@ def _settings(read: Reader) -> list[tuple[str, str]]:
             "Gaussian about the mean prediction: the variance of the draws (Gibbs) or of Q (VI) "
             "plus that of the noise; MAP has the noise alone",
         ),
+        *_tables_of_attributes(read),
         ("bayesmf", str(study["version"])),
+    ]
+
+
+def _tables_of_attributes(read: Reader) -> list[tuple[str, str]]:
+    found = read.study.get("attributes", {})
+    return [
+        (f"{side} attributes", f"{table['rows']:,} rows: {', '.join(table['columns'])}")
+        for side, table in found.items()
     ]
 
 

@@ -24,6 +24,7 @@ COLOURS = {
     "both-sides-robust": "#000000",
     "both-sides-constant": "#5a5a5a",
     "default": "#882255",
+    "default-attributes": "#44AA99",
 }
 STYLES: dict[str, Any] = {
     "gibbs": "-",

@@ -11,10 +11,11 @@ from bayesmf.choices import PRECISIONS
 from bayesmf.report.draw import Panel, bins_axis, colour, legend, log_axis, style
 from bayesmf.report.figures import Array, by_frequency, lines, updates_of
 from bayesmf.report.read import NEWCOMERS, Reader, title_of
-from bayesmf.study.specs import COLD
+from bayesmf.study.specs import COLD_ATTRIBUTES
 
 COLD_COLOURS = {  # the run whose colour a model has, wherever it is drawn
     "default": "gibbs-default",
+    "default-attributes": "gibbs-default-attributes",
     "none": "gibbs-none-constant",
     "no-side": "gibbs-no-side-constant",
     "side": "gibbs-side-constant",
@@ -99,7 +100,7 @@ def cold_start(read: Reader) -> list[Panel]:
 
 def _newcomers(read: Reader, letter: str, new: str, key: str, told: str) -> Panel:
     scale = 100 if key.startswith("coverage") else 1
-    runs = {name: read.by_given(new, name, key) for name in COLD}
+    runs = {name: read.by_given(new, name, key) for name in read.cold}
     numbers = list(runs["default"])
     tests = read.by_given(new, "default", "test_ratings")
     same = [given for given in numbers if tests[given] == tests[0]]
@@ -109,10 +110,10 @@ def _newcomers(read: Reader, letter: str, new: str, key: str, told: str) -> Pane
             values = scale * np.array([found[given] for given in numbers])
             look: dict[str, Any] = {
                 "color": colour(COLD_COLOURS[name]),
-                "marker": "o",
+                "marker": "s" if name == COLD_ATTRIBUTES else "o",
                 "markersize": 4.0,
             }
-            width = 2.6 if name == "default" else 1.5
+            width = 2.6 if name.startswith("default") else 1.5
             places = range(len(same))
             axes.plot(places, values[: len(same)], label=NEWCOMERS[name], linewidth=width, **look)
             for place in range(len(same), len(numbers)):

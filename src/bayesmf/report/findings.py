@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bayesmf.choices import PRECISIONS
-from bayesmf.evaluation.bootstrap import Change
+from bayesmf.evaluation.bootstrap import Change, paired_change
 from bayesmf.report.figures import equal_errors
 from bayesmf.report.page import Finding
 from bayesmf.report.read import (
@@ -30,7 +30,7 @@ from bayesmf.report.read import (
     title_of,
 )
 from bayesmf.study.cold_start import FEWEST
-from bayesmf.study.specs import COLD, GIVEN, NEW, WIDTHS
+from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, GIVEN, NEW, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
 EQUAL = 1e-4  # of RMSE: no difference to speak of
@@ -106,10 +106,10 @@ def _verb(change: Change) -> str:
     return {1: "lowered", -1: "raised", 0: "did not clearly change"}[change.sign]
 
 
-def _amount(change: Change) -> str:
+def _amount(change: Change, who: str = "user") -> str:
     """The size of a change, with its sign where the direction is not known."""
     if np.isnan(change.low):
-        return " (too few users to tell)"
+        return f" (too few {who}s to tell)"
     if change.sign == 0:
         return f" ({-change.value:+.2f} % [{-change.high:+.2f}, {-change.low:+.2f}])"
     low, high = sorted((abs(change.low), abs(change.high)))
@@ -343,21 +343,37 @@ def _cold(read: Reader) -> Iterator[Finding]:
         }
         numbers = list(errors["default"])
         few, many = GIVEN[2], max(given for given in numbers if given <= FEWEST)
-        best = [read.lowest(new, given)[0] for given in (few, many)]
-        good = [
-            str(given)
-            for given in numbers
-            if "default" in (read.lowest(new, given)[0], *read.lowest(new, given)[1])
-        ]
+        lowest = {given: read.lowest(new, given, COLD) for given in numbers}
+        best = [lowest[given][0] for given in (few, many)]
+        good = [str(n) for n, (first, alike) in lowest.items() if "default" in (first, *alike)]
         told = f"given {', '.join(good)} ratings" if good else "given no number of ratings"
+        how = ", by models without attributes" if read.has_attributes else ""
         yield Finding(
-            f"New {new}s, folded in without refitting: from {few} ratings the best model "
+            f"New {new}s, folded in without refitting{how}: from {few} ratings the best model "
             f"({NEWCOMERS[best[0]]}) has an error of {errors[best[0]][few]:.4f}, from {many} "
             f"({NEWCOMERS[best[1]]}) {errors[best[1]][many]:.4f}; knowing nothing of them, biases "
             f"alone {errors['none'][0]:.4f}. The default model has the lowest error, or one that "
             f"cannot be told from it, {told}.",
             "plain",
         )
+        if read.has_attributes:
+            yield _attributes(read, new, many)
+
+
+def _attributes(read: Reader, new: str, many: int) -> Finding:
+    """What attributes change for newcomers without any rating, and with many."""
+    none, some = (
+        paired_change(
+            read.new_squares(new, "default", given), read.new_squares(new, COLD_ATTRIBUTES, given)
+        )
+        for given in (0, many)
+    )
+    return Finding(
+        f"Attributes {_verb(none)} the error of the default model on new {new}s without a rating"
+        f"{_amount(none, new)}, and {_verb(some)} that on new {new}s given {many} ratings"
+        f"{_amount(some, new)}.",
+        "plain",
+    )
 
 
 RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [

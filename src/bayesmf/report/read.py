@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.choices import PRECISIONS
 from bayesmf.evaluation.bootstrap import Change, lowest_of, paired_change
 from bayesmf.study.results import Result, Results
-from bayesmf.study.specs import COLD, NEW
+from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, NEW
 
 Array = NDArray[np.float64]
 FEATURES: dict[str, str] = {
@@ -23,6 +23,7 @@ FEATURES: dict[str, str] = {
 }
 NEWCOMERS: dict[str, str] = {  # the models that newcomers are folded into
     "default": "default model",
+    "default-attributes": "default with attributes",
     "none": "biases only",
     "no-side": "no side",
     "side": "side",
@@ -46,7 +47,7 @@ class Reader:
         self.results = results
         self.study = results.study
         self._read: dict[tuple[int, str], Result] = {}
-        self._lowest: dict[tuple[str, int], tuple[str, list[str]]] = {}
+        self._lowest: dict[tuple[str, int, tuple[str, ...]], tuple[str, list[str]]] = {}
 
     @property
     def data(self) -> str:
@@ -131,6 +132,16 @@ class Reader:
         """The sides of which newcomers were held out."""
         return [new for new in NEW if new not in self.not_held_out]
 
+    @cached_property
+    def has_attributes(self) -> bool:
+        """Whether newcomers were also folded into the default model with attributes."""
+        return self.has(*(f"cold-start-{new}-{COLD_ATTRIBUTES}" for new in NEW))
+
+    @property
+    def cold(self) -> tuple[str, ...]:
+        """The models that newcomers were folded into."""
+        return (COLD[0], COLD_ATTRIBUTES, *COLD[1:]) if self.has_attributes else COLD
+
     def newcomers(self, new: str, variant: str) -> Result:
         """The result of folding new users (or items) into one of the models."""
         return self(f"cold-start-{new}-{variant}")
@@ -140,14 +151,17 @@ class Reader:
         found = self.newcomers(new, variant)["by_given"]
         return {given: float(found[str(given)][key]) for given in sorted(map(int, found))}
 
-    def lowest(self, new: str, given: int) -> tuple[str, list[str]]:
+    def new_squares(self, new: str, variant: str, given: int) -> Array:
+        """The sum of each newcomer's squared errors."""
+        return self.newcomers(new, variant).array(f"squares_{given}")
+
+    def lowest(self, new: str, given: int, among: tuple[str, ...]) -> tuple[str, list[str]]:
         """The model with the lowest error on newcomers, and those it cannot be told from."""
-        if (new, given) not in self._lowest:
-            squares: dict[str, Array] = {
-                variant: self.newcomers(new, variant).array(f"squares_{given}") for variant in COLD
-            }
-            self._lowest[new, given] = lowest_of(squares)
-        return self._lowest[new, given]
+        key = new, given, among
+        if key not in self._lowest:
+            squares = {variant: self.new_squares(new, variant, given) for variant in among}
+            self._lowest[key] = lowest_of(squares)
+        return self._lowest[key]
 
 
 def title_of(name: str) -> str:

@@ -20,7 +20,7 @@ from bayesmf.report.read import (
     number,
     title_of,
 )
-from bayesmf.study.specs import COLD, GIVEN, UNBOUNDED, WIDTHS
+from bayesmf.study.specs import GIVEN, UNBOUNDED, WIDTHS
 
 FALLING = 0.001  # of RMSE
 ALIKE = "\N{ALMOST EQUAL TO}"
@@ -349,7 +349,7 @@ def cold_start(read: Reader) -> Table:
     """The errors of newcomers by how many of their ratings are known."""
 
     def mark(new: str, variant: str, given: int, text: str, value: float) -> Cell:
-        best, alike = read.lowest(new, given)
+        best, alike = read.lowest(new, given, read.cold)
         return Cell(
             text + (f" {ALIKE}" if variant in alike else ""), value, "best" * (variant == best)
         )
@@ -359,6 +359,10 @@ def cold_start(read: Reader) -> Table:
         "those from which it cannot be told apart: zero is in the 95 % interval of the difference, "
         "a paired bootstrap of the newcomers."
     ]
+    if read.has_attributes:
+        notes.append(
+            "The default model with attributes knows those of newcomers, given any or no ratings."
+        )
     notes += [_who_is_new(read, new) for new in read.new_sides]
     notes += [f"{reason.capitalize()}." for reason in read.not_held_out.values()]
     caption = (
@@ -367,7 +371,7 @@ def cold_start(read: Reader) -> Table:
     )
     rows = _newcomer_rows(read, "rmse", 4, mark)
     return Table(
-        "cold-start-table", "ColdStart, folded in", caption, NEWCOMER_HEADINGS, rows, 2, notes
+        "cold-start-table", "Newcomers, folded in", caption, NEWCOMER_HEADINGS, rows, 2, notes
     )
 
 
@@ -375,7 +379,7 @@ def cold_start_intervals(read: Reader) -> Table:
     """The coverage of newcomers' intervals by how many of their ratings are known."""
     caption = "The per cent of test ratings inside intervals that should hold 80 %."
     rows = _newcomer_rows(read, "coverage_80", 1)
-    title = "ColdStart: coverage of 80 % intervals"
+    title = "Newcomers: coverage of 80 % intervals"
     return Table("cold-start-coverage-80", title, caption, NEWCOMER_HEADINGS, rows, 2)
 
 
@@ -383,7 +387,7 @@ def cold_start_scores(read: Reader) -> Table:
     """The log scores of newcomers by how many of their ratings are known."""
     caption = "The mean log density of a test rating; larger is better."
     rows = _newcomer_rows(read, "log_score", 3)
-    title = "ColdStart: log score"
+    title = "Newcomers: log score"
     return Table("cold-start-log-score", title, caption, NEWCOMER_HEADINGS, rows, 2)
 
 
@@ -398,7 +402,7 @@ def _newcomer_rows(
     scale = 100 if key.startswith("coverage") else 1
     rows: list[list[Cell | str]] = []
     for new in read.new_sides:
-        for variant in COLD:
+        for variant in read.cold:
             row: list[Cell | str] = [f"{new}s", NEWCOMERS[variant]]
             found = read.by_given(new, variant, key)
             for given in GIVEN:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
-from bayesmf.errors import DataError, OverfittingWarning
+from bayesmf.errors import AttributesWarning, DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import TAU, measure
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
@@ -56,6 +56,7 @@ def execute(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverfittingWarning)
+        warnings.simplefilter("ignore", AttributesWarning)  # the study says it once
         if run.kind == "map":
             return _maximum(run, parts, start, penalty, tell)
         return EXECUTORS[run.kind](run, parts, start, tell)

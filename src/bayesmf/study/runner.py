@@ -12,18 +12,31 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import bayesmf
+from bayesmf.choices import SIDES
 from bayesmf.data.io.atomic import locked
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.summary import summarise
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.frequency import FrequencyBins
+from bayesmf.inference.loop import check_parts
+from bayesmf.model.attributes import Attributes, as_attributes
 from bayesmf.study.execute import Parts, execute
 from bayesmf.study.results import Results
-from bayesmf.study.specs import EXPERIMENTS, ON_EVERY_SPLIT, Lengths, Run, runs_of
+from bayesmf.study.specs import (
+    COLD_ATTRIBUTES,
+    EXPERIMENTS,
+    ON_EVERY_SPLIT,
+    Lengths,
+    Run,
+    Tables,
+    cold_start_model,
+    runs_of,
+)
 
 Task = tuple[int, Run]
 
@@ -58,6 +71,8 @@ class Study:
     workers: int | None = None  # processes of one thread each; None: as many as cores
     resume: bool = False
     command: str = ""  # that asked for it, without --out, --only and --splits
+    user_attributes: Any = None  # for the cold start, as in bayesmf.fit
+    item_attributes: Any = None
 
     def command_of(self, split: int, run: Run) -> str:
         """The command that makes one result again."""
@@ -69,6 +84,12 @@ class Study:
     def lengths(self) -> Lengths:
         """How long the runs are."""
         return Lengths.of(self.data, self.quick, self.rank)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables of attributes, by side."""
+        given = {"user": self.user_attributes, "item": self.item_attributes}
+        return {side: as_attributes(given[side]) for side in SIDES if given[side] is not None}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +104,7 @@ class Study:
         return [
             (split, run)
             for split in range(self.splits)
-            for run in runs_of(self.names if split == 0 else every, self.lengths)
+            for run in runs_of(self.names if split == 0 else every, self.lengths, self.tables)
         ]
 
     def run(self, tell: Callable[[Event], None] = lambda event: None) -> Results:
@@ -114,6 +135,7 @@ class Study:
             cut = bayesmf.split(ratings, "paper", self.seed)
         except DataError as error:
             raise DataError(f"{self.data} is too small for a study ({error})") from error
+        check_parts(ratings, cold_start_model(COLD_ATTRIBUTES, self.lengths, self.tables))
         bins = FrequencyBins.of(list(cut), cut.test)
         uppers = self.bins or bins.uppers
         totals = cut.train.by_user.counts + cut.test.by_user.counts
@@ -130,6 +152,8 @@ class Study:
             "bin_labels": FrequencyBins(uppers, bins.totals).labels,
             "split": cut.describe(),
         }
+        if self.tables:
+            facts["attributes"] = {side: _describe(table) for side, table in self.tables.items()}
         if (self.out / "study.json").exists():
             if not self.resume:
                 raise DataError(
@@ -137,12 +161,7 @@ class Study:
                     "another folder"
                 )
             before = results.study
-            for key in ("summary", "version", "quick", "seed", "lengths", "bins"):
-                if before[key] != facts[key]:
-                    raise DataError(
-                        f"{self.out} holds a study with another {key} ({_short(before[key])}, not "
-                        f"{_short(facts[key])}); choose another folder"
-                    )
+            self._check_same(before, facts)
             facts["splits"] = max(self.splits, int(before["splits"]))
         elif any(entry for entry in self.out.iterdir() if entry.name != ".lock"):
             raise DataError(f"{self.out} holds other files; choose another folder")
@@ -154,6 +173,35 @@ class Study:
                 "item_train": cut.train.by_item.counts,
             }
             results.write(0, "users", {}, train)
+
+    def _check_same(self, before: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Refuse a folder with a study of other data, settings or attributes."""
+        for key in ("summary", "version", "quick", "seed", "lengths", "bins"):
+            if before[key] != facts[key]:
+                raise DataError(
+                    f"{self.out} holds a study with another {key} ({_short(before[key])}, not "
+                    f"{_short(facts[key])}); choose another folder"
+                )
+        for side in SIDES:
+            old, new = (one.get("attributes", {}).get(side) for one in (before, facts))
+            if old == new:
+                continue
+            option = Option(f"{side}_attributes", "FILE" if new is None else None)
+            what, remedy = "with other", f"give the table of that study as {option}"
+            if old is None:
+                what, remedy = "without", f"leave {option} out"
+            elif new is None:
+                what, remedy = "with", f"add {option}"
+            raise DataError(
+                f"{self.out} holds a study {what} attributes of {side}s; {remedy}, or choose "
+                "another folder"
+            )
+
+
+def _describe(table: Attributes) -> dict[str, Any]:
+    """A table of attributes in words, and the sum of all that predictions depend on."""
+    columns = [column.describe() for column in table.columns]
+    return {"rows": len(table.ids), "columns": columns, "sha256": table.sha256}
 
 
 def _short(value: Any) -> str:

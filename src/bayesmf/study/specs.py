@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from bayesmf.choices import FEATURES, PRECISIONS, Features, Inference, Precision, Side
 from bayesmf.errors import DataError
+from bayesmf.model.attributes import Attributes, with_attributes
 from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Model
 
@@ -15,9 +16,12 @@ Kind = Inference | Literal["cold-start"]
 UNBOUNDED: tuple[Precision, ...] = ("constant", "robust")
 WIDTHS = (1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)  # n of the bounds 1/n and n
 HELD = 0.1  # of the training ratings, where something is chosen by validation
-Variant = Features | Literal["both-sides", "default"]
+Variant = Features | Literal["both-sides", "default", "default-attributes"]
+Tables = Mapping[Side, Attributes]  # of attributes; a side without a table is not in it
+NO_TABLES: Tables = {}
 GIVEN = (0, 1, 2, 5, 10, 20, 50)  # ratings known of a new user or a new item
 COLD: tuple[Variant, ...] = ("default", "none", "no-side", "side", "both-sides")
+COLD_ATTRIBUTES: Variant = "default-attributes"  # one more where there are attributes
 NEW: tuple[Side, ...] = ("user", "item")  # who is new
 
 
@@ -99,6 +103,7 @@ COSTS = {  # of one sweep; of a whole run by coordinates
         "side-only": 12.0,
         "both-sides": 1.7,
         "default": 4.0,  # the rows of its kept draws are drawn again
+        "default-attributes": 4.5,
     },
     "vi": {"none": 1.0, "no-side": 6.0, "side": 14.0, "side-only": 13.0},
     "momentum": {"none": 0.01, "no-side": 0.3, "side": 0.45, "side-only": 0.5},
@@ -215,19 +220,21 @@ def descent(features: Features, precision: Precision, lengths: Lengths) -> Run:
     return Run(name, "map", model, features, settings, validation=HELD, record=frozenset({"state"}))
 
 
-def cold_start_model(variant: Variant, lengths: Lengths) -> Model:
-    """The default model, or one with the paper's priors."""
+def cold_start_model(variant: Variant, lengths: Lengths, tables: Tables = NO_TABLES) -> Model:
+    """The default model, without or with attributes, or one with the paper's priors."""
     if variant == "default":
         return Model(rank=lengths.rank)
+    if variant == "default-attributes":
+        return with_attributes(Model(rank=lengths.rank), tables.get("user"), tables.get("item"))
     if variant == "both-sides":
         return both_sides_model("robust", lengths)
     return paper_model(variant, "constant", lengths)
 
 
-def cold_start(variant: Variant, lengths: Lengths, new: Side) -> Run:
+def cold_start(variant: Variant, lengths: Lengths, new: Side, tables: Tables = NO_TABLES) -> Run:
     """A run of Gibbs sampling without a tenth of the users (or items), who are then folded in."""
     settings = {"sweeps": lengths.cold, "burn_in": lengths.burn_in, "keep": lengths.keep}
-    model = cold_start_model(variant, lengths)
+    model = cold_start_model(variant, lengths, tables)
     return Run(f"cold-start-{new}-{variant}", "cold-start", model, variant, settings, new=new)
 
 
@@ -309,12 +316,17 @@ ON_EVERY_SPLIT = ("table-2", "table-3", "table-4", "both-sides")
 """The experiments that are repeated on every split; the others have the first one alone."""
 
 
-def runs_of(names: Sequence[str], lengths: Lengths) -> list[Run]:
+def runs_of(names: Sequence[str], lengths: Lengths, tables: Tables = NO_TABLES) -> list[Run]:
     """The runs that some experiments need, each once and after the runs that it needs itself.
 
-    A name may also be the name of a single run.
+    A name may also be the name of a single run. With tables of attributes, the cold start has a run
+    for each kind of newcomers more.
     """
-    every = {run.name: run for make in EXPERIMENTS.values() for run in make(lengths)}
+    experiments = {name: make(lengths) for name, make in EXPERIMENTS.items()}
+    if tables:
+        more = [cold_start(COLD_ATTRIBUTES, lengths, new, tables) for new in NEW]
+        experiments["cold-start"] += more
+    every = {run.name: run for runs in experiments.values() for run in runs}
     for features in FEATURES:
         helpers = (
             start(features, lengths),
@@ -324,11 +336,11 @@ def runs_of(names: Sequence[str], lengths: Lengths) -> list[Run]:
         every.update({run.name: run for run in helpers})
     found: dict[str, Run] = {}
     for name in names:
-        if name not in EXPERIMENTS and name not in every:
+        if name not in experiments and name not in every:
             raise DataError(
                 f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}"
             )
-        for run in EXPERIMENTS[name](lengths) if name in EXPERIMENTS else [every[name]]:
+        for run in experiments[name] if name in experiments else [every[name]]:
             _add(run, every, found)
     return list(found.values())
 
