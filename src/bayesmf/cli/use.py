@@ -29,17 +29,14 @@ from bayesmf.errors import DataError
 MODEL = click.argument("model", type=PATH)
 
 
-def attributes_options(command: Any) -> Any:
-    """Adds --user-attributes and --item-attributes: of users and items that are new."""
-    for side in reversed(SIDES):
-        command = click.option(
-            f"--{side}-attributes",
-            type=PATH,
-            help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
-        )(command)
-    return command
-
-
+USER_ATTRIBUTES, ITEM_ATTRIBUTES = (
+    click.option(
+        f"--{side}-attributes",
+        type=PATH,
+        help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
+    )
+    for side in SIDES
+)
 OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 SHOWN = 20  # rows printed for people
@@ -71,6 +68,7 @@ def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
     """The users of --user as the model knows them: numbers or text."""
     from bayesmf.data.ids import read_id
+    from bayesmf.fitted.recommend import Asked
 
     known = fit.posterior.users
     users = [read_id(user, known.kind) for user in asked]
@@ -79,11 +77,10 @@ def _users(fit: Any, asked: tuple[str, ...]) -> Any:
             f"--user {asked[users.index(None)]}: the users of this model are numbers, such as "
             f"{known[0]}; give one of them"
         )
-    for user, place in zip(users, fit.posterior.warm_row_of("user", users), strict=True):
-        if place < 0:
-            click.echo(
-                f"user {user!r} was not in training, and gets what most users like", err=True
-            )
+    for user, row in zip(users, Asked.of(fit.posterior, "user", users).row, strict=True):
+        if row < 0:
+            told = "what most users like" if row == -1 else "what users with such attributes like"
+            click.echo(f"user {user!r} was not in training, and gets {told}", err=True)
     return users
 
 
@@ -123,7 +120,8 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
 @MODEL
 @click.argument("pairs", type=PATH)
 @pairs_options
-@attributes_options
+@USER_ATTRIBUTES
+@ITEM_ATTRIBUTES
 @click.option(
     "--probabilities",
     is_flag=True,
@@ -167,7 +165,7 @@ def predict(
     _show(table, out, as_json)
 
 
-def _with_attributes(fit: Any, user: Path | None, item: Path | None) -> Any:
+def _with_attributes(fit: Any, user: Path | None, item: Path | None = None) -> Any:
     """The fit with attributes of more users and items, if there are files of them."""
     return fit if user is None and item is None else fit.with_attributes(user=user, item=item)
 
@@ -209,6 +207,7 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
     help="The ratings whose items are left out.  [default: the ratings in the model]",
 )
 @ratings_options
+@USER_ATTRIBUTES
 @click.option(
     "--exclude-seen/--no-exclude-seen",
     default=True,
@@ -234,6 +233,7 @@ def recommend(
     seen: str | None,
     exclude_seen: bool,
     seed: int,
+    user_attributes: Path | None,
     out: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -247,7 +247,7 @@ def recommend(
     if not exclude_seen and seen is not None:
         raise DataError("--seen has no meaning with --no-exclude-seen; leave one of them out")
     _check(out, overwrite)
-    fit = load_fit(model)
+    fit = _with_attributes(load_fit(model), user_attributes)
     rated = ratings_for(fit, seen, reading) if seen is not None else None
     asked = _users(fit, users) if users else None
     console = Console(stderr=True)
@@ -270,7 +270,8 @@ def recommend(
 @MODEL
 @click.argument("ratings", shell_complete=data_names)
 @ratings_options
-@attributes_options
+@USER_ATTRIBUTES
+@ITEM_ATTRIBUTES
 @click.option(
     "--side",
     type=click.Choice(SIDES),
