@@ -205,6 +205,17 @@ def test_an_updated_fit_is_saved_and_loaded(algorithm, side, tmp_path):
     assert first.predict(TRAIN).equals(more.predict(TRAIN))
 
 
+def test_an_update_without_news_is_another_draw(tmp_path):
+    new = rating_of((USER, ITEM, 4.0))
+    one = fitted().update(new)
+    one.save(tmp_path / "fit")
+    assert load_model(tmp_path / "fit").posterior.updates == 1
+    two = one.update(new).posterior
+    row = two.row_of("user", [USER])[0]
+    assert (two.draws["user.x"][:, row] != one.posterior.draws["user.x"][:, row]).all()
+    np.testing.assert_array_equal(two.draws["item.x"], one.posterior.draws["item.x"])
+
+
 def test_users_and_items_that_the_fit_does_not_know():
     fit = fitted()
     new = rating_of((USER, ITEM, 4.0), (USER, 800, 1.0), (700, ITEM, 3.0), (700, 800, 2.0))

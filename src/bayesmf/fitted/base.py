@@ -230,7 +230,8 @@ class Fitted:
           has one already replaces it; a rating off the scale is refused.
         - ``side``: "user" draws the users of ``ratings`` again, "item" the items, and "both" the
           users and then, given these, the items.
-        - ``seed``: of the draws.
+        - ``seed``: of the draws. A further update of the fit that is returned has other random
+          numbers, also with the same seed.
 
         Users that the fit does not know are taken in as ``fold_in`` does, and so are items with
         "item" or "both". Ratings of items that it does not know are left out with "user", and

@@ -33,6 +33,20 @@ UPDATES = 20  # of the new rows' Q, which settle in fewer
 ROUNDS = 2  # of the new rows' precisions, which settle in fewer
 
 
+def begin_draws(old: Posterior, seed: int, number: int) -> Draws:
+    """Random numbers of the first round, which no earlier update of the posterior has had.
+
+    If they had, then a row that is drawn given what depends on an earlier draw of it, or of another
+    row, would not be independent of that draw.
+    """
+    return Draws(seed, number, old.updates * (ROUNDS + 1))
+
+
+def last_round(first: Draws) -> Draws:
+    """Random numbers of the last round, in which the rows are drawn that stay."""
+    return replace(first, sweep=first.sweep + ROUNDS)
+
+
 def _hide(data: Data, name: Name) -> Cells | None:
     """Return the ratings as effects know them, which do not know the rows of one side."""
     if data.response is None:
@@ -55,7 +69,7 @@ def _draw_scales(
     me, others = new.sides(name)
     rounds = ROUNDS if has_hidden_scales(model) or model.responds else 0
     for number in range(rounds):
-        sampling = Sampling(replace(draws, sweep=number))
+        sampling = Sampling(replace(draws, sweep=draws.sweep + number))
         if model.responds:
             update_response(model, data, new, sampling.draws, known=known)
         errors = update_rows(model, mine, me, others, new, sampling)
@@ -63,7 +77,7 @@ def _draw_scales(
             conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
             me.alpha = sampling.take(name, "alpha", conditional)
     if model.responds:
-        update_response(model, data, new, replace(draws, sweep=ROUNDS), known=known)
+        update_response(model, data, new, last_round(draws), known=known)
 
 
 def _update_means(model: Model, mine: SideData, new: State) -> None:
@@ -172,7 +186,9 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     for k in range(len(old)):
         prior = old.newcomers.new_rows(old.draws, k, side)
         scatter += prior.cov / len(old)
-        new = _fold_rows(old.model, old.state(k), data, side, Draws(seed, k + 1), kind, prior)
+        new = _fold_rows(
+            old.model, old.state(k), data, side, begin_draws(old, seed, k + 1), kind, prior
+        )
         for name, rows in new.items():
             if k == 0:
                 shape = (len(old), len(order), *rows.shape[1:])
@@ -245,7 +261,7 @@ def _fold_rows(
     settle_scales(model, data, mine, new, draws, kind, _hide(data, side))
     means, noise = _Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
     if kind == "draw":
-        update_rows(model, mine, me, others, new, Sampling(replace(draws, sweep=ROUNDS)))
+        update_rows(model, mine, me, others, new, Sampling(last_round(draws)))
         noise = me.x[:, :size].copy()
     update_rows(model, mine, me, others, new, means)
     if kind == "draw":

@@ -65,6 +65,7 @@ class Posterior:
     centre: Mapping[str, NDArray[np.float32]] | None = None
     train: Ratings | None = None  # what the users' rows were learned from; None: not at hand
     held_out: Ratings | None = None  # what else was rated: test, validation, items folded in
+    updates: int = 0  # that it has had; each has random numbers of its own
 
     @classmethod
     def of(

@@ -28,7 +28,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
-from bayesmf.fitted.fold_in import ROUNDS, Kind, add_rows, at_point, settle_scales
+from bayesmf.fitted.fold_in import Kind, add_rows, at_point, begin_draws, last_round, settle_scales
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.posterior import POWER, Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import Sparse
@@ -67,7 +67,7 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
             found.measure_known_rows(name)
     for name in names:
         found = _update_side(found, ratings, name, seed)
-    return found
+    return _hand_on(found, replace(found, updates=old.updates + 1))
 
 
 def _hand_on(old: Posterior, new: Posterior) -> Posterior:
@@ -209,7 +209,8 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
         span = slice(begin, min(begin + together, len(old)))
         added = [newcomers.offsets(old.draws, k, name)[rows] for k in range(span.start, span.stop)]
         priors = _find_priors(known.draws.take(span), picked, np.array(added))
-        own = Draws(seed, len(old) + 1 + number)  # after those of rows that are folded in
+        # after those of rows that are folded in
+        own = begin_draws(old, seed, len(old) + 1 + number)
         new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
         for key in names:
             draws[key][span, rows] = new[key]
@@ -256,7 +257,7 @@ def _draw_span(
         user, item = (index[side][getattr(cells, side) % len(index[side])] for side in SIDES)
         known = Cells(user, item, cells.time)
     settle_scales(model, data, mine, state, own, kind, known)
-    last = Sampling(replace(own, sweep=ROUNDS)) if kind == "draw" else Modes()
+    last = Sampling(last_round(own)) if kind == "draw" else Modes()
     update_rows(model, mine, me, others, state, last)
     shape = times, len(picked.rows)
     x = me.x[:, : model.size].reshape(*shape, model.size)
