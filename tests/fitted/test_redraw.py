@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesmf import Gibbs, Model, split
 from bayesmf.data.synthetic import World, generate
-from bayesmf.fitted.posterior import POWER
+from bayesmf.fitted.newcomers import POWER
 from bayesmf.fitted.update import redraw_users
 from bayesmf.model.spec import Hyper
 from oracle.new_rows import PlainNewRows, ones

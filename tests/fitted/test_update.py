@@ -10,7 +10,7 @@ import pytest
 from bayesmf import MAP, DataError, Gibbs, Ratings, Variational, load_model
 from bayesmf.data.ratings import Ratings as Table
 from bayesmf.fitted.base import SavedFit
-from bayesmf.fitted.posterior import POWER
+from bayesmf.fitted.newcomers import POWER
 from oracle.new_rows import ones, plain_new_rows
 from oracle.variants import VARIANTS, small_ratings
 
@@ -169,7 +169,8 @@ def test_two_updates_know_all_ratings_and_count_them():
     assert two.posterior.train == at_once.posterior.train
     np.testing.assert_array_equal(two.posterior.user_counts, at_once.posterior.user_counts)
     assert two.posterior.user_counts.sum() == len(TRAIN) + 2
-    assert two.posterior.known_rows is fit.posterior.known_rows  # measured once
+    measured = [one.posterior.newcomers.known_rows for one in (fit, two)]
+    assert measured[0] is measured[1]  # once
     assert ITEM not in two.recommend([USER], n=99)["item"].to_pylist()
 
 
