@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import bayesmf
+from bayesmf import Attributes, Gibbs, Model, RatedSet, Ratings, Variational
+from bayesmf.cli.fit_run import describe_forecast
 from bayesmf.cli.main import main
 
 DEMO = bayesmf.load("demo")
@@ -84,3 +87,18 @@ def test_who_has_no_row_is_told_once(words, tables):
     assert told.count("Warning: 3 of 1,500 users have no row in the user attributes, such") == 1
     note = "column 'planet' has the same value in every row and was left out"
     assert told.count(f"Warning: {tables[0]}: {note}\n") == 1
+
+
+@pytest.mark.parametrize("algorithm", [Gibbs, Variational])
+def test_a_forecast_of_memory_counts_the_columns_that_there_are(algorithm):
+    """Two kinds of item are two vectors W; a rated set of items has one for each user."""
+    users = np.arange(40_000)
+    train = Ratings.from_triplets(users=users, items=users % 8, ratings=users % 5)
+    kinds = Attributes.from_frame(pd.DataFrame({"item": range(8), "kind": list("aabbabab")}))
+    told = []
+    for designs in ((), (kinds,), (RatedSet(),)):
+        model = Model(rank=10, user_designs=(), item_designs=designs)
+        told.append(describe_forecast(algorithm(model, keep=10), train, 100, 1.0))
+    without, with_kinds, with_rated_set = told
+    assert with_kinds == without
+    assert with_rated_set != without

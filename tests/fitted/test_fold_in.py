@@ -2,109 +2,103 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from bayesmf import Gibbs, Variational
-from bayesmf.fitted.fold_in import fold_in
-from bayesmf.inference.target import Target
+from bayesmf import Gibbs, RatedSet, Ratings, Variational
+from bayesmf.fitted.fold_in import add_rows
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.model.conditionals import unpack
-from bayesmf.model.data import Data
-from bayesmf.model.state import refresh_offsets
-from bayesmf.random.draws import Draws
-from oracle import conditionals as readable
+from bayesmf.model.designs import SideFacts
+from bayesmf.model.state import shift_names
+from oracle.new_rows import ones, plain_new_rows
 from oracle.variants import VARIANTS, small_ratings
 
 EXACT = [name for name, model in VARIANTS.items()
          if model.precision == "constant" and model.prior == "gaussian"]  # fmt: skip
+TRAIN = small_ratings(6, 5, seed=1)
+WHO = 700
+NEW = Ratings.from_triplets(users=[WHO] * 3, items=TRAIN.items.values[1:4],
+                            ratings=[1.0, -1.0, 2.0], scale=(-9, 9))  # fmt: skip
+
+
+def sampled(name):
+    return Gibbs(VARIANTS[name], sweeps=3, burn_in=1, seed=4, chains=1).fit(TRAIN)
+
+
+def given_parts(posterior, ids, number):
+    """What designs that do not depend on ratings add to users, in one draw."""
+    added = np.zeros((len(ids), posterior.model.size))
+    for k, design in enumerate(posterior.model.user_designs):
+        if not isinstance(design, RatedSet):
+            X = design.matrix(SideFacts("user", ids, np.ones(len(ids), int))).to_sparse().toarray()
+            added += X @ posterior.draws[f"user.{shift_names(k)['W']}"][number].astype(float)
+    return added
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_a_new_user_is_at_the_mean_of_the_conditional(name):
-    """Against the readable conditional, with the offset of the items this user rated."""
-    model = VARIANTS[name]
-    train, others = small_ratings(6, 5, seed=1), small_ratings(6, 5, seed=2)
-    state = Gibbs(model, sweeps=3, burn_in=1, seed=4, chains=1).fit(train).states[0]
-    data = Data.of(others, model, train.mean)
-    new = fold_in(model, state, data, Draws(0, 1))
-    if len(new.user.offset):
-        expected = np.zeros_like(new.user.offset)
-        for number, shift in enumerate(state.user.shifts):
-            for i in range(others.n_users):
-                for k, x in readable.entries(data.user, number, i).items():
-                    expected[i] += x * shift.W[k]
-        np.testing.assert_allclose(new.user.offset, expected, atol=1e-12)
-    size = model.size
-    for i in range(others.n_users):
-        found = new.user.x[i, :size]
-        if model.has_own("user"):
-            gaussian = readable.row(new, data.user, i, model)
-            columns = slice(0, size)
-            mean = np.linalg.solve(gaussian.precision[columns, columns], gaussian.linear[columns])
-            np.testing.assert_allclose(found[columns], mean, rtol=1e-9, atol=1e-9)
-        else:  # only the bias is free
-            np.testing.assert_allclose(found[1:], new.user.offset[i, 1:])
+    """Given the items of each draw, under the prior of rows that rated just these; by hand."""
+    posterior = sampled(name).posterior
+    more, size = add_rows(posterior, NEW), posterior.model.size
+    kept = [TRAIN.items.values.tolist().index(item) for item in NEW.items.values]
+    left = NEW.by_user.values - posterior.mean
+    row = int(more.row_of("user", [WHO])[0])
+    for k in range(len(posterior)):
+        own = posterior.draws["user.x"][k] - given_parts(posterior, TRAIN.users, k)
+        draws = {**posterior.draws, "user.x": {k: own}}
+        plain = plain_new_rows(posterior, draws, k, "user")
+        y, tau = posterior.draws["item.x"][k].astype(float), float(posterior.draws["tau"][k, 0])
+        z, g = ones(y[kept]), len(kept)
+        prior = np.linalg.inv(plain.R(g))
+        centre = plain.a(g + 1, plain.Q[kept].sum(axis=0)) + given_parts(posterior, NEW.users, k)[0]
+        linear = prior @ centre + tau * z.T @ (left - y[kept, 0])
+        mean = np.linalg.solve(prior + tau * z.T @ z, linear)
+        # draws are kept in single precision
+        np.testing.assert_allclose(more.draws["user.x"][k, row, :size], mean, rtol=1e-4, atol=1e-5)
 
 
 def test_folding_in_leaves_the_fit_alone():
-    model = VARIANTS["user side, robust"]
-    train = small_ratings(6, 5, seed=1)
-    state = Gibbs(model, sweeps=3, burn_in=1, chains=1).fit(train).states[0]
-    before = [state.user.x.copy(), state.user.alpha.copy(), state.item.x.copy()]
-    fold_in(model, state, Data.of(small_ratings(6, 5, seed=2), model, train.mean), Draws(0, 1))
-    for now, then in zip((state.user.x, state.user.alpha, state.item.x), before, strict=True):
-        np.testing.assert_array_equal(now, then)
+    posterior = sampled("user side, robust").posterior
+    before = {name: values.copy() for name, values in posterior.draws.items()}
+    add_rows(posterior, NEW)
+    add_rows(posterior, NEW.T, "item")
+    for name, values in before.items():
+        np.testing.assert_array_equal(posterior.draws[name], values)
 
 
 @pytest.mark.parametrize("name", ["no side, robust", "both sides, joint bias, robust, student-t"])
 def test_hidden_precisions_are_drawn(name):
-    """A user's precision and scale follow their own conditional: other draws, other means."""
-    model = VARIANTS[name]
-    train = small_ratings(6, 5, seed=1)
-    state = Gibbs(model, sweeps=3, burn_in=1, chains=1).fit(train).states[0]
-    data = Data.of(small_ratings(6, 5, seed=2), model, train.mean)
-    one, again, other = (fold_in(model, state, data, Draws(0, c)) for c in (1, 1, 2))
-    np.testing.assert_array_equal(one.user.x, again.user.x)
-    assert np.abs(one.user.x - other.user.x).max() > 1e-6
-    assert (one.user.alpha != other.user.alpha).all()
+    """A user's precision follows its own conditional: other draws, other means."""
+    posterior = sampled(name).posterior
+    one, again, other = (add_rows(posterior, NEW, seed=seed) for seed in (1, 1, 2))
+    row = int(one.row_of("user", [WHO])[0])
+    x, alpha = (
+        [each.draws[f"user.{part}"][:, row] for each in (one, again, other)]
+        for part in ("x", "alpha")
+    )
+    np.testing.assert_array_equal(x[0], x[1])
+    assert np.abs(x[0] - x[2]).max() > 1e-6
+    assert (alpha[0] != alpha[2]).all()
 
 
-@pytest.mark.slow
-def test_folded_in_users_agree_with_a_long_refit():
-    """The user's mean over draws of the items is that of a chain which has the user in it.
+def test_precisions_scatter_as_their_conditional_does():
+    """Of a Gamma with the shape a + n / 2, the variance is at least mean^2 / shape.
 
-    The rest of the ratings outweigh one user's, so the items hardly move; 4 standard errors of
-    both averages, from batches of draws, are allowed.
+    Given the row it is that, and rows differ. Means of the conditional would scatter less.
     """
-    rng = np.random.default_rng(0)
-    model = replace(VARIANTS["user side"], rank=2)
-    full = small_ratings(60, 12, seed=3)
-    new = full.by_user.row_index == 0
-    known = new & (rng.random(len(full)) < 0.5)
-    train, given, test = full.select(~new), full.select(known), full.select(new & ~known)
-    fit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=1, chains=1).fit(train)
-    data = Data.of(given, model, train.mean)
-    target = Target(test, data, model)
-    draws = np.array([
-        target.predict(fold_in(model, fit.draws[k], data, Draws(0, 1)))
-        for k in range(len(fit.draws))
-    ])  # fmt: skip
-    both = full.select(~new | known)
-    refit = Gibbs(model, sweeps=3000, burn_in=500, keep=500, seed=2, chains=1).fit(both)
-    again = Target(test, Data.of(both, model), model)
-    refitted = np.array([again.predict(refit.draws[k]) for k in range(len(refit.draws))])
-
-    def batches(values):
-        means = values.reshape(10, -1, values.shape[1]).mean(axis=1)
-        return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(10)
-
-    (one, se_one), (two, se_two) = batches(draws), batches(refitted)
-    z = (one - two) / np.hypot(se_one, se_two)
-    assert np.abs(z).max() < 4, z
+    posterior = sampled("no side, robust").posterior
+    count, items = 1000, TRAIN.items.values[1:4]
+    new = Ratings.from_triplets(
+        users=np.repeat(WHO + np.arange(count), len(items)), items=np.tile(items, count),
+        ratings=np.tile([1.0, -1.0, 2.0], count), scale=(-9, 9),
+    )  # fmt: skip
+    more = add_rows(posterior, new)
+    alpha = more.draws["user.alpha"][0, more.row_of("user", WHO + np.arange(count))].astype(float)
+    shape = posterior.model.precision_prior[0] + len(items) / 2
+    # the variance of a Gamma's sample variance is (2 + 6 / shape) / n of its square; 5 of its roots
+    error = 5 * np.sqrt((2 + 6 / shape) / count)
+    assert alpha.var() / alpha.mean() ** 2 > (1 - error) / shape
 
 
 @pytest.mark.parametrize("name", ["no side", "user side, robust", "both sides, joint bias"])
@@ -132,14 +126,3 @@ def test_unpack_takes_stacks():
     stack = np.arange(12.0).reshape(2, 6)
     np.testing.assert_array_equal(unpack(stack)[1], unpack(stack[1]))
     np.testing.assert_array_equal(unpack(stack[0]), [[0, 1, 3], [1, 2, 4], [3, 4, 5]])
-
-
-def test_offsets_are_of_the_new_ratings_not_the_old():
-    """The trap: the offset of the training ratings, or both together."""
-    model = VARIANTS["user side"]
-    train, others = small_ratings(6, 5, seed=1), small_ratings(6, 5, seed=2)
-    state = Gibbs(model, sweeps=3, burn_in=1, chains=1).fit(train).states[0]
-    new = fold_in(model, state, Data.of(others, model, train.mean), Draws(0, 1))
-    side = copy.deepcopy(new.user)
-    refresh_offsets(side, Data.of(train, model).user)
-    assert np.abs(side.offset - new.user.offset).max() > 1e-3

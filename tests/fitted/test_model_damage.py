@@ -136,6 +136,8 @@ def test_forged_files_are_refused(saved, tmp_path):
     assert "another shape" in forged(saved, tmp_path, with_array("draws.item.W", drop))
     newer = forged(saved, tmp_path, lambda folder, facts: facts.update(format=99))
     assert "newer than this version reads" in newer
+    updated = forged(saved, tmp_path, lambda folder, facts: facts.update(updates=-1))
+    assert "was updated -1 times, which cannot be" in updated
     for change in (
         lambda folder, facts: facts["model"].update(rank=10**9),
         lambda folder, facts: facts["model"].update(prior="magic"),

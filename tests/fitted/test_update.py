@@ -10,7 +10,7 @@ import pytest
 from bayesmf import MAP, DataError, Gibbs, Ratings, Variational, load_model
 from bayesmf.data.ratings import Ratings as Table
 from bayesmf.fitted.base import SavedFit
-from bayesmf.fitted.posterior import POWER
+from bayesmf.fitted.newcomers import POWER
 from oracle.new_rows import ones, plain_new_rows
 from oracle.variants import VARIANTS, small_ratings
 
@@ -169,7 +169,8 @@ def test_two_updates_know_all_ratings_and_count_them():
     assert two.posterior.train == at_once.posterior.train
     np.testing.assert_array_equal(two.posterior.user_counts, at_once.posterior.user_counts)
     assert two.posterior.user_counts.sum() == len(TRAIN) + 2
-    assert two.posterior.known_rows is fit.posterior.known_rows  # measured once
+    measured = [one.posterior.newcomers.known_rows for one in (fit, two)]
+    assert measured[0] is measured[1]  # once
     assert ITEM not in two.recommend([USER], n=99)["item"].to_pylist()
 
 
@@ -203,6 +204,17 @@ def test_an_updated_fit_is_saved_and_loaded(algorithm, side, tmp_path):
     fit.save(tmp_path / "first")
     first = load_model(tmp_path / "first").update(rating_of((USER, ITEM, -8.0)), side)
     assert first.predict(TRAIN).equals(more.predict(TRAIN))
+
+
+def test_an_update_without_news_is_another_draw(tmp_path):
+    new = rating_of((USER, ITEM, 4.0))
+    one = fitted().update(new)
+    one.save(tmp_path / "fit")
+    assert load_model(tmp_path / "fit").posterior.updates == 1
+    two = one.update(new).posterior
+    row = two.row_of("user", [USER])[0]
+    assert (two.draws["user.x"][:, row] != one.posterior.draws["user.x"][:, row]).all()
+    np.testing.assert_array_equal(two.draws["item.x"], one.posterior.draws["item.x"])
 
 
 def test_users_and_items_that_the_fit_does_not_know():

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import bayesmf
+from bayesmf import Ratings
 from bayesmf.data.ids import Ids
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.inference.gibbs import Gibbs
@@ -65,6 +67,37 @@ def test_draws_from_q_share_nothing_with_the_start(name, monkeypatch):
     assert start
     assert used
     assert not start & used
+
+
+@pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
+@pytest.mark.parametrize("side", ["user", "item", "both"])
+def test_updates_with_one_seed_share_nothing(name, side, monkeypatch, tmp_path):
+    """Also of newcomers, of rows that are folded in later, and of a fit that was saved."""
+    ratings = small_ratings(9, 6)
+    fit = Gibbs(VARIANTS[name], sweeps=4, keep=2, chains=1).fit(ratings)
+    user, item = ratings.users.values[0], ratings.items.values[0]
+    new = Ratings.from_triplets(users=[user, user, 500], items=[item, 500, item], ratings=[1, 2, 1])
+    right, used = Draws.counter, []
+
+    def counter(self, kind=3):
+        used.append(right(self, kind))
+        return right(self, kind)
+
+    monkeypatch.setattr(Draws, "counter", counter)
+    seen = set()
+    for number in range(3):
+        if number == 2:
+            fit.save(tmp_path / "fit")
+            fit = bayesmf.load_model(tmp_path / "fit")
+        fit = fit.update(new, side)
+        assert used
+        assert not seen & set(used)
+        seen |= set(used)
+        used.clear()
+    late = Ratings.from_triplets(users=[900], items=[item], ratings=[1])
+    fit.fold_in(late if side == "user" else late.T, "user" if side == "user" else "item")
+    assert used
+    assert not seen & set(used)
 
 
 def test_new_rows_have_weights_of_their_own_in_each_design():

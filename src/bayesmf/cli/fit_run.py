@@ -28,6 +28,7 @@ from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.one_call import ALGORITHMS, Parts
 from bayesmf.inference.one_call import read_parts as read_parts
 from bayesmf.inference.variational.fit import Variational
+from bayesmf.model.data import count_weights
 from bayesmf.model.spec import Model
 from bayesmf.study.results import snake_case
 
@@ -84,7 +85,9 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-        show = _make_callback(bar, quiet, lambda *told: _forecast(algorithm, parts.train, *told))
+        show = _make_callback(
+            bar, quiet, lambda *told: describe_forecast(algorithm, parts.train, *told)
+        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", OverfittingWarning)
             warnings.simplefilter("default", AttributesWarning)  # once, also with a MAP start
@@ -148,10 +151,10 @@ def describe_progress(progress: Any) -> str:
     return told
 
 
-def _forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
+def describe_forecast(algorithm: Any, train: Any, total: int, rate: float) -> str:
     """Say how much time and memory a long run will take."""
     model, rows = algorithm.model, train.n_users + train.n_items
-    W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
+    W = count_weights(model, train.users, train.items)
     numbers = (rows + W) * (model.size + 8)
     if isinstance(algorithm, Variational):  # covariances, of W and of what W adds as well
         numbers += (rows + 3 * W) * model.size * (model.size + 1) // 2

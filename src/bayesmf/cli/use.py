@@ -20,6 +20,7 @@ from bayesmf.cli.options import (
     SEEDS,
     THREADS,
     data_names,
+    new_model_options,
     pairs_options,
     ratings_options,
 )
@@ -29,17 +30,14 @@ from bayesmf.errors import DataError
 MODEL = click.argument("model", type=PATH)
 
 
-def attributes_options(command: Any) -> Any:
-    """Adds --user-attributes and --item-attributes: of users and items that are new."""
-    for side in reversed(SIDES):
-        command = click.option(
-            f"--{side}-attributes",
-            type=PATH,
-            help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
-        )(command)
-    return command
-
-
+USER_ATTRIBUTES, ITEM_ATTRIBUTES = (
+    click.option(
+        f"--{side}-attributes",
+        type=PATH,
+        help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
+    )
+    for side in SIDES
+)
 OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 SHOWN = 20  # rows printed for people
@@ -71,6 +69,7 @@ def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
     """The users of --user as the model knows them: numbers or text."""
     from bayesmf.data.ids import read_id
+    from bayesmf.fitted.recommend import Asked
 
     known = fit.posterior.users
     users = [read_id(user, known.kind) for user in asked]
@@ -79,11 +78,10 @@ def _users(fit: Any, asked: tuple[str, ...]) -> Any:
             f"--user {asked[users.index(None)]}: the users of this model are numbers, such as "
             f"{known[0]}; give one of them"
         )
-    for user, place in zip(users, fit.posterior.warm_row_of("user", users), strict=True):
-        if place < 0:
-            click.echo(
-                f"user {user!r} was not in training, and gets what most users like", err=True
-            )
+    for user, row in zip(users, Asked.of(fit.posterior, "user", users).row, strict=True):
+        if row < 0:
+            told = "what most users like" if row == -1 else "what users with such attributes like"
+            click.echo(f"user {user!r} was not in training, and gets {told}", err=True)
     return users
 
 
@@ -123,7 +121,8 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
 @MODEL
 @click.argument("pairs", type=PATH)
 @pairs_options
-@attributes_options
+@USER_ATTRIBUTES
+@ITEM_ATTRIBUTES
 @click.option(
     "--probabilities",
     is_flag=True,
@@ -167,7 +166,7 @@ def predict(
     _show(table, out, as_json)
 
 
-def _with_attributes(fit: Any, user: Path | None, item: Path | None) -> Any:
+def _with_attributes(fit: Any, user: Path | None = None, item: Path | None = None) -> Any:
     """The fit with attributes of more users and items, if there are files of them."""
     return fit if user is None and item is None else fit.with_attributes(user=user, item=item)
 
@@ -209,6 +208,7 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
     help="The ratings whose items are left out.  [default: the ratings in the model]",
 )
 @ratings_options
+@USER_ATTRIBUTES
 @click.option(
     "--exclude-seen/--no-exclude-seen",
     default=True,
@@ -234,6 +234,7 @@ def recommend(
     seen: str | None,
     exclude_seen: bool,
     seed: int,
+    user_attributes: Path | None,
     out: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -247,7 +248,7 @@ def recommend(
     if not exclude_seen and seen is not None:
         raise DataError("--seen has no meaning with --no-exclude-seen; leave one of them out")
     _check(out, overwrite)
-    fit = load_fit(model)
+    fit = _with_attributes(load_fit(model), user_attributes)
     rated = ratings_for(fit, seen, reading) if seen is not None else None
     asked = _users(fit, users) if users else None
     console = Console(stderr=True)
@@ -266,11 +267,36 @@ def recommend(
     _show(table, out, as_json)
 
 
+def _make_model(
+    model: Path,
+    ratings: str,
+    out: Path,
+    change: Callable[[Any, Any, int], Any],
+    words: dict[str, Any],
+    *attributes: Path | None,
+) -> tuple[Any, Any, Any]:
+    """Save the model that ratings make of another one.
+
+    ``change`` makes it of a fit, ratings and a seed. ``words`` are the command's other options.
+    Returns the ratings, and the posteriors before and after.
+    """
+    with leaving_at_once():
+        from bayesmf.fitted.files import check_place_of
+    reading = ratings_options.take(words)
+    check_place_of(out, words["overwrite"])
+    fit = _with_attributes(load_fit(model, words["threads"]), *attributes)
+    given = ratings_for(fit, ratings, reading)
+    more = change(fit, given, words["seed"])
+    more.save(out, overwrite=words["overwrite"])
+    return given, fit.posterior, more.posterior
+
+
 @click.command("fold-in")
 @MODEL
 @click.argument("ratings", shell_complete=data_names)
 @ratings_options
-@attributes_options
+@USER_ATTRIBUTES
+@ITEM_ATTRIBUTES
 @click.option(
     "--side",
     type=click.Choice(SIDES),
@@ -283,41 +309,33 @@ def recommend(
     is_flag=True,
     help="Allow users that the model knows; from now on it knows them by these ratings alone.",
 )
-@click.option("--seed", type=SEEDS, default=0, show_default=True, help="The seed of the draws.")
-@click.option("--out", type=PATH, required=True, help="The folder or .zip of the new model.")
-@click.option("--overwrite", is_flag=True, help="Replace the model if it exists.")
-@THREADS
-@JSON
+@new_model_options
 def fold_in(
     model: Path,
     ratings: str,
     side: str,
     replace_known: bool,
-    seed: int,
     user_attributes: Path | None,
     item_attributes: Path | None,
     out: Path,
-    overwrite: bool,
-    threads: int | None,
     as_json: bool,
-    **reading: Any,
+    **words: Any,
 ) -> None:
     """Add new users, or items, to a model from their RATINGS, without refitting.
 
     Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
     """
-    with leaving_at_once():
-        from bayesmf.fitted.files import check_place_of
-    check_place_of(out, overwrite)
-    fit = _with_attributes(load_fit(model, threads), user_attributes, item_attributes)
-    given, known = ratings_for(fit, ratings, reading), fit.posterior
-    more = fit.fold_in(given, side, replace_known=replace_known, seed=seed)
-    more.save(out, overwrite=overwrite)
+
+    def change(fit: Any, given: Any, seed: int) -> Any:
+        return fit.fold_in(given, side, replace_known=replace_known, seed=seed)
+
+    attributes = user_attributes, item_attributes
+    given, known, more = _make_model(model, ratings, out, change, words, *attributes)
     if side == "user":
         other, mine, used = "item", given.users, given.onto(given.users, known.items)
     else:
         other, mine, used = "user", given.items, given.onto(known.users, given.items)
-    new = len(more.posterior.ids(side)) - len(known.ids(side))
+    new = len(more.ids(side)) - len(known.ids(side))
     again, left_out = len(mine) - new, len(given) - len(used)
     if as_json:
         click.echo(to_json({"new": new, "replaced": again, "left_out": left_out, "out": str(out)}))
@@ -341,21 +359,14 @@ def fold_in(
     show_default=True,
     help="Whose rows the ratings change: those of their users, of their items, or of both.",
 )
-@click.option("--seed", type=SEEDS, default=0, show_default=True, help="The seed of the draws.")
-@click.option("--out", type=PATH, required=True, help="The folder or .zip of the new model.")
-@click.option("--overwrite", is_flag=True, help="Replace the model if it exists.")
-@THREADS
-@JSON
+@new_model_options
 def update(
     model: Path,
     ratings: str,
     side: str,
-    seed: int,
     out: Path,
-    overwrite: bool,
-    threads: int | None,
     as_json: bool,
-    **reading: Any,
+    **words: Any,
 ) -> None:
     """Add new RATINGS of users that a model knows to it, without refitting.
 
@@ -364,21 +375,17 @@ def update(
 
     Example: bayesmf update my-fit today.csv --out my-fit-2
     """
-    with leaving_at_once():
-        from bayesmf.fitted.files import check_place_of
-    check_place_of(out, overwrite)
-    fit = load_fit(model, threads)
-    given, known = ratings_for(fit, ratings, reading), fit.posterior
-    more = fit.update(given, side, seed=seed)
-    more.save(out, overwrite=overwrite)
+
+    def change(fit: Any, given: Any, seed: int) -> Any:
+        return fit.update(given, side, seed=seed)
+
+    given, known, more = _make_model(model, ratings, out, change, words)
     facts: dict[str, int] = {}
     for name in SIDES if side == "both" else (side,):
         ids = (given.users if name == "user" else given.items).values
-        was, found = (
-            int((one.warm_row_of(name, ids) >= 0).sum()) for one in (known, more.posterior)
-        )
+        was, found = (int((one.warm_row_of(name, ids) >= 0).sum()) for one in (known, more))
         facts |= {f"updated_{name}s": was, f"new_{name}s": found - was}
-    facts["left_out"] = len(given) - len(given.onto(more.posterior.users, more.posterior.items))
+    facts["left_out"] = len(given) - len(given.onto(more.users, more.items))
     if as_json:
         click.echo(to_json({**facts, "out": str(out)}))
         return

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +19,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayesmf.choices import ATTRIBUTE_KINDS, AttributeKind
-from bayesmf.data.columns import KNOWN_NAMES, list_names, position, simplify
+from bayesmf.data.columns import (
+    KNOWN_NAMES,
+    list_names,
+    locate_in_frame,
+    open_frame,
+    position,
+    read_column,
+    simplify,
+)
 from bayesmf.data.ids import INTEGER, Ids, Locate, encode, strip, to_arrow, write_id
 from bayesmf.errors import DataError, Option
 
@@ -104,31 +111,19 @@ class Raw:
     @classmethod
     def of_frame(cls, frame: Any, reader: str = "Attributes.from_frame") -> Raw:
         """Take a pandas, polars or pyarrow table, or whatever else narwhals reads."""
-        try:
-            table = nw.from_native(frame, eager_only=True)
-            names = [str(name) for name in table.columns]
-        except nw.exceptions.DuplicateError:
-            raise DataError("two columns of the frame have the same name; rename one") from None
-        except TypeError:
-            raise DataError(
-                f"an object of type {type(frame).__name__} is no table of attributes; give a "
-                "pandas, polars or pyarrow table, or the path of a file"
-            ) from None
+        table, names = open_frame(
+            frame,
+            f"an object of type {type(frame).__name__} is no table of attributes; give a pandas, "
+            "polars or pyarrow table, or the path of a file",
+        )
 
-        def locate(row: int) -> str:
-            return f"the frame, row {row + 1}"
-
-        def column(name: Any) -> pa.ChunkedArray:
-            series = table.get_column(name)
-            try:
-                found = series.to_arrow()
-            except (pa.ArrowException, OverflowError, TypeError):
-                found = series.to_list()
+        def column(k: int) -> pa.ChunkedArray:
+            found = read_column(table, k)
             found = pa.chunked_array([found]) if isinstance(found, pa.Array) else found
-            return to_arrow(found, repr(str(name)), locate)
+            return to_arrow(found, repr(names[k]), locate_in_frame)
 
-        columns = [column(name) for name in table.columns]
-        return cls(pa.table(columns, names=names), locate, "the frame", reader)
+        columns = [column(k) for k in range(len(names))]
+        return cls(pa.table(columns, names=names), locate_in_frame, "the frame", reader)
 
     def kinds(self, kinds: Mapping[str, str]) -> Option:
         """The option that says the kinds of columns."""

@@ -130,39 +130,54 @@ def from_triplets(users: Any, items: Any, ratings: Any, times: Any = None) -> Co
     return Columns(user, item, rating, time, locate, time_remedy="leave times= out")
 
 
-def from_frame(frame: Any, given: Named) -> Columns:
-    """Take a pandas, polars or pyarrow table, or whatever else narwhals reads."""
+def open_frame(frame: Any, refusal: str) -> tuple[Any, list[str]]:
+    """Return a frame as narwhals has it, and the names of its columns.
+
+    ``refusal`` is what to say of an object that is no frame.
+    """
     try:
         table = nw.from_native(frame, eager_only=True)
-        names = [str(name) for name in table.columns]
+        return table, [str(name) for name in table.columns]
     except nw.exceptions.DuplicateError:
         raise DataError("two columns of the frame have the same name; rename one") from None
     except TypeError:
-        raise DataError(
-            f"a {type(frame).__name__} is not a dataframe; give a pandas, polars or pyarrow table"
-        ) from None
+        raise DataError(refusal) from None
+
+
+def read_column(table: Any, position: int) -> Any:
+    """Return a column of a frame in Arrow, or as a list if its values are of mixed types."""
+    series = table.get_column(table.columns[position])
+    try:
+        return series.to_arrow()
+    except (pa.ArrowException, OverflowError, TypeError):  # who needs the column will say so
+        return series.to_list()
+
+
+def locate_in_frame(row: int) -> str:
+    """Say where a row of a frame stands."""
+    return f"the frame, row {row + 1}"
+
+
+def from_frame(frame: Any, given: Named) -> Columns:
+    """Take a pandas, polars or pyarrow table, or whatever else narwhals reads."""
+    table, names = open_frame(
+        frame,
+        f"a {type(frame).__name__} is not a dataframe; give a pandas, polars or pyarrow table",
+    )
     reader = "Ratings.from_frame"
     roles = recognise(names, given, "the frame", reader=reader)
-
-    def locate(row: int) -> str:
-        return f"the frame, row {row + 1}"
 
     def column(role: Role) -> pa.ChunkedArray | None:
         if role not in roles:
             return None
-        series = table.get_column(table.columns[roles[role]])
-        try:
-            column = series.to_arrow()
-        except (pa.ArrowException, OverflowError, TypeError):
-            column = series.to_list()
-        return to_arrow(column, role, locate)
+        return to_arrow(read_column(table, roles[role]), role, locate_in_frame)
 
     return Columns(
         column("user"),
         column("item"),
         column("rating"),
         column("time"),
-        locate,
+        locate_in_frame,
         time_remedy=f"ignore times with {Option('time', 'none', reader)}",
         reader=reader,
     )

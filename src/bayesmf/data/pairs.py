@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bayesmf.data.columns import recognise
+from bayesmf.data.columns import read_column, recognise
 from bayesmf.data.ids import Ids, to_arrow
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.values import check_times
@@ -129,16 +129,8 @@ def pairs_of(
         "the frame",
         ("user", "item", "time"),
     )
-    columns = {role: _read_column(frame, k) for role, k in roles.items()}
+    columns = {role: read_column(frame, k) for role, k in roles.items()}
     return Pairs(columns["user"], columns["item"], columns.get("time"), given)
-
-
-def _read_column(frame: Any, k: int) -> Any:
-    series = frame.get_column(frame.columns[k])
-    try:
-        return series.to_arrow()
-    except (pa.ArrowException, OverflowError, TypeError):  # mixed types: who needs it will say so
-        return series.to_list()
 
 
 def _read_plain(given: Any) -> Pairs:

@@ -24,7 +24,7 @@ from bayesmf.fitted.arviz import to_arviz
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior, check_on_scale
-from bayesmf.fitted.recommend import Seen, recommend
+from bayesmf.fitted.recommend import Asked, Seen, recommend
 from bayesmf.fitted.update import update
 from bayesmf.machine import check_threads, using
 from bayesmf.model.attributes import extend_attributes
@@ -134,14 +134,16 @@ class Fitted:
         """Recommend the best ``n`` items to each user.
 
         - ``users``: one id, a list, a column, or a frame with a user column; all users if None.
-          Users not seen in training get what most users like.
+          Users not seen in training get what most users like, or, if their attributes are known,
+          what users with such attributes like.
         - ``rank_by``: "mean", the expected rating; "lower", one standard deviation of the
           prediction below it; "thompson", one draw for each user, chosen by ``seed``.
         - ``exclude_seen``: leave out what a user has rated, in training or in the ratings that were
           held out from it.
         - ``seen``: ratings, or pairs as ``predict`` takes them, to leave out instead of those. They
           may be of users that the fit does not know.
-        - ``items``: the ids of the items that may be recommended; all items if None.
+        - ``items``: the ids of the items that may be recommended; all items that the fit knows if
+          None. Items not seen in training may be among them if their attributes are known.
         - ``progress``: called with the number of users done and of all users.
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
@@ -152,23 +154,19 @@ class Fitted:
         check_whole("n", n, 1)
         check_choice("rank_by", rank_by, RANK_BY)
         posterior = self.posterior
-        asked, like = (posterior.users.values, None) if users is None else users_of(users)
-        rows = posterior.warm_row_of("user", asked)
+        ids, like = (posterior.users.values, None) if users is None else users_of(users)
+        asked, candidates = Asked.of(posterior, "user", ids), Asked.candidates(posterior, items)
         parts = self._seen(seen) if exclude_seen else []
-        left_out = [Seen.of(posterior, asked, part) for part in parts]
-        candidates = None
-        if items is not None:
-            candidates = np.unique(posterior.row_of("item", items))
-            candidates = candidates[candidates >= 0]
+        left_out = [Seen.of(asked, candidates, part) for part in parts]
         with using(self.threads):
             best, score = recommend(
-                posterior, rows, n, rank_by, left_out, candidates, seed, progress
+                posterior, asked, candidates, n, rank_by, left_out, seed, progress
             )
         row, column = np.nonzero(best >= 0)
         columns = {
-            "user": np.asarray(asked)[row],
+            "user": asked.ids[row],
             "rank": column + 1,
-            "item": posterior.items.values[best[row, column]],
+            "item": candidates.ids[best[row, column]],
             "score": score[row, column],
         }
         return frame_like(columns, like, same_rows=False)
@@ -232,7 +230,8 @@ class Fitted:
           has one already replaces it; a rating off the scale is refused.
         - ``side``: "user" draws the users of ``ratings`` again, "item" the items, and "both" the
           users and then, given these, the items.
-        - ``seed``: of the draws.
+        - ``seed``: of the draws. A further update of the fit that is returned has other random
+          numbers, also with the same seed.
 
         Users that the fit does not know are taken in as ``fold_in`` does, and so are items with
         "item" or "both". Ratings of items that it does not know are left out with "user", and

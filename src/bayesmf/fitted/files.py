@@ -47,6 +47,7 @@ TABLES = {  # of a design of attributes, by its side and its number
 }
 PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT, *TABLES.values())
 INSIDE = "model"  # the folder of the model in the folder of a fit
+MOST_UPDATES = 1 << 30  # that have random numbers of their own
 MOST = 1 << 40  # bytes that a file inside an archive may claim to have
 
 
@@ -173,6 +174,7 @@ def _make_files(
         "model": posterior.model.to_dict(),
         "scale": asdict(posterior.scale),
         "mean": posterior.mean,
+        "updates": posterior.updates,
         "ids": {"user": posterior.users.kind, "item": posterior.items.kind},
         "traces": list(traces),  # in their order, which the arrays do not keep
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
@@ -296,6 +298,9 @@ def _parse(
     mean = float(document["mean"])
     if not np.isfinite(mean):
         raise _Bad("its mean rating is no number")
+    updates = document.get("updates", 0)
+    if type(updates) is not int or not 0 <= updates < MOST_UPDATES:
+        raise _Bad(f"was updated {updates!r} times, which cannot be")
     order = document.get("traces", list(groups["trace"]))
     if set(order) != set(groups["trace"]):
         raise _Bad("its traces are not those it lists")
@@ -316,6 +321,7 @@ def _parse(
         groups["centre"] or None,
         train,
         held_out,
+        updates,
     )
     return posterior, dict(document["facts"]), {name: groups["trace"][name] for name in order}
 

@@ -16,7 +16,6 @@ from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import pattern
 from bayesmf.model import conditionals
-from bayesmf.model.conditionals import POINTS, trace_with
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model, has_hidden_scales
@@ -25,7 +24,7 @@ from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Covariances, Modes, Sampling
 from bayesmf.sweep.response import update_response
-from bayesmf.sweep.rows import row_prior, update_rows
+from bayesmf.sweep.rows import update_rows
 
 Array = NDArray[np.float64]
 Kind = Literal["draw", "mean", "point"]
@@ -34,28 +33,18 @@ UPDATES = 20  # of the new rows' Q, which settle in fewer
 ROUNDS = 2  # of the new rows' precisions, which settle in fewer
 
 
-def fold_in(
-    model: Model,
-    state: State,
-    data: Data,
-    draws: Draws,
-    *,
-    name: Name = "user",
-    sample: bool = False,
-    prior: NewRows | None = None,
-) -> State:
-    """Return one draw of a fit with the rows of ``data`` in place of its own users (or items).
+def begin_draws(old: Posterior, seed: int, number: int) -> Draws:
+    """Random numbers of the first round, which no earlier update of the posterior has had.
 
-    This is exact given the other side and the prior: a row is a draw from p(x_i | ratings of i,
-    state), or the mean of that without ``sample``. The prior is that of ``NewRows``, or without one
-    that of the model, with the offset of what the row itself rated. Precisions and Student-t scales
-    of new rows are not known beforehand; rounds of Gibbs sampling draw them.
+    If they had, then a row that is drawn given what depends on an earlier draw of it, or of another
+    row, would not be independent of that draw.
     """
-    mine, new, me, others = _start_rows(model, state, data, name, prior)
-    _draw_scales(model, data, mine, new, draws, _hide(data, name), prior is None)
-    last = replace(draws, sweep=ROUNDS)
-    update_rows(model, mine, me, others, new, Sampling(last) if sample else Modes())
-    return new
+    return Draws(seed, number, old.updates * (ROUNDS + 1))
+
+
+def last_round(first: Draws) -> Draws:
+    """Random numbers of the last round, in which the rows are drawn that stay."""
+    return replace(first, sweep=first.sweep + ROUNDS)
 
 
 def _hide(data: Data, name: Name) -> Cells | None:
@@ -74,58 +63,35 @@ def _draw_scales(
     new: State,
     draws: Draws,
     known: Cells | None,
-    with_scale: bool,
 ) -> None:
-    """Draw the new rows' precisions and, if asked, Student-t scales, in rounds with the rows."""
+    """Draw the new rows' precisions in rounds with the rows."""
     name = mine.name
     me, others = new.sides(name)
     rounds = ROUNDS if has_hidden_scales(model) or model.responds else 0
     for number in range(rounds):
-        sampling = Sampling(replace(draws, sweep=number))
+        sampling = Sampling(replace(draws, sweep=draws.sweep + number))
         if model.responds:
             update_response(model, data, new, sampling.draws, known=known)
         errors = update_rows(model, mine, me, others, new, sampling)
         if model.precision != "constant":
             conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
             me.alpha = sampling.take(name, "alpha", conditional)
-        features = [group for group in model.groups(name) if group.end > 1]
-        if model.prior == "student-t" and features and with_scale:
-            scale = conditionals.student_scale(model, me, features[0], POINTS, 0.0)
-            me.scale = sampling.take(name, "scale", scale)
     if model.responds:
-        update_response(model, data, new, replace(draws, sweep=ROUNDS), known=known)
+        update_response(model, data, new, last_round(draws), known=known)
 
 
-def fold_in_mean(
-    model: Model, state: State, data: Data, *, name: Name = "user", prior: NewRows | None = None
-) -> State:
-    """Return the means of a mean field with the rows of ``data`` in place of its own.
-
-    ``state`` holds the means of the other side, which count as known. The Q of a new row, of its
-    precision alpha_i and of its Student-t scale are updated in turn, as in variational inference:
+def _update_means(model: Model, mine: SideData, new: State) -> None:
+    """Update the means of the new rows' precisions, in turn with the rows.
 
     <alpha_i> = (a + n_i / 2) / (b + tau / 2 sum_j beta_j <e_ij^2>)
     """
-    mine, new, me, others = _start_rows(model, state, data, name, prior)
-    means = _update_means(model, mine, new, prior is None)
-    update_rows(model, mine, me, others, new, means)
-    return new
-
-
-def _update_means(model: Model, mine: SideData, new: State, with_scale: bool) -> _Means:
-    """Update the new rows' precisions and, if asked, Student-t scales, in turn with the rows."""
     me, others = new.sides(mine.name)
-    free = model.has_own(mine.name) or mine.priors is not None
-    means = _Means(len(mine.counts), model.size if free else 0)
-    features = [group for group in model.groups(mine.name) if group.end > 1]
+    means = _Means(len(mine.counts), model.size)
     for _ in range(UPDATES if has_hidden_scales(model) else 0):
         errors = update_rows(model, mine, me, others, new, means)
         if model.precision != "constant":
-            errors = errors + _doubt_in_errors(model, mine, me, others, new.tau, means.cov.own)
+            errors = errors + _doubt_in_errors(mine, me, new.tau, means.cov.own)
             me.alpha = conditionals.alpha(model, mine.counts, errors, new.tau).mean()
-        if model.prior == "student-t" and features and with_scale:
-            me.scale = conditionals.student_scale(model, me, features[0], means.cov.own).mean()
-    return means
 
 
 class _Means(Modes):
@@ -133,38 +99,27 @@ class _Means(Modes):
 
     def __init__(self, rows: int, size: int) -> None:
         self.cov = Covariances()
-        if size:
-            self.cov.own = np.zeros((rows, size * (size + 1) // 2))
-            self.cov.logdet = np.zeros(rows)
+        self.cov.own = np.zeros((rows, size * (size + 1) // 2))
+        self.cov.logdet = np.zeros(rows)
 
     def covariances(self, side: Name) -> Covariances:
         return self.cov
 
 
-def _doubt_in_errors(
-    model: Model, mine: SideData, me: Side, others: Side, tau: float, cov: Array
-) -> Array:
+def _doubt_in_errors(mine: SideData, me: Side, tau: float, cov: Array) -> Array:
     """Compute tr(A_i C_i), which the covariance C_i of a row adds to its mean squared errors.
 
     With A_i = sum_j beta_j z_j z_j' and C_i^-1 = prior_i + tau alpha_i A_i it is
-    (D - tr(prior_i C_i)) / (tau alpha_i). Of a row without features of its own only the bias is in
-    doubt.
+    (D - tr(prior_i C_i)) / (tau alpha_i).
     """
-    weight = tau * me.alpha
-    if len(cov):
-        prior = row_prior(model, mine, me)
-        trace = trace_with(prior.fixed, cov) + me.scale * trace_with(prior.scaled, cov)
-        if len(prior.own):
-            rows, columns = np.tril_indices(model.size)
-            trace = trace + (prior.own * cov) @ np.where(rows == columns, 1.0, 2.0)
-        return np.maximum((model.size - trace) / weight, 0.0)
-    row = np.repeat(np.arange(len(mine.counts)), mine.counts)
-    total = np.bincount(row, others.alpha[mine.observed.index], minlength=len(mine.counts))
-    return np.asarray(total / (me.Lambda[0, 0] + weight * total))
+    assert mine.priors is not None
+    rows, columns = np.tril_indices(me.size)
+    trace = (mine.priors.precision * cov) @ np.where(rows == columns, 1.0, 2.0)
+    return np.maximum((me.size - trace) / (tau * me.alpha), 0.0)
 
 
 def _start_rows(
-    model: Model, state: State, data: Data, name: Name, prior: NewRows | None
+    model: Model, state: State, data: Data, name: Name, prior: NewRows
 ) -> tuple[SideData, State, Side, Side]:
     """Return the data of new rows, a state with these at zero, their side, and the other side."""
     mine = data.user if name == "user" else data.item
@@ -174,14 +129,11 @@ def _start_rows(
     shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
     me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
     refresh_offsets(me, mine)
-    if prior is not None:  # it knows what rated sets would add
-        given = [shift for shift, one in zip(shifts, mine.matrices, strict=True) if one.rows]
-        me.shifts = given
-        added = me.offset if given else np.zeros((rows, size))
-        mine, me.shifts = replace(mine, priors=prior.priors(pattern(mine.observed), added)), []
+    # the prior knows what rated sets would add
+    me.shifts = [shift for shift, one in zip(shifts, mine.matrices, strict=True) if one.rows]
+    added = me.offset if me.shifts else np.zeros((rows, size))
+    mine, me.shifts = replace(mine, priors=prior.priors(pattern(mine.observed), added)), []
     new = replace(state, user=me) if name == "user" else replace(state, item=me)
-    if not model.has_own(name) and prior is None:
-        x[:, 1:size] = me.offset[:, 1:]
     return mine, new, me, others
 
 
@@ -234,7 +186,9 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     for k in range(len(old)):
         prior = old.newcomers.new_rows(old.draws, k, side)
         scatter += prior.cov / len(old)
-        new = _fold_rows(old.model, old.drawn(k), data, side, Draws(seed, k + 1), kind, prior)
+        new = _fold_rows(
+            old.model, old.drawn(k), data, side, begin_draws(old, seed, k + 1), kind, prior
+        )
         for name, rows in new.items():
             if k == 0:
                 shape = (len(old), len(order), *rows.shape[1:])
@@ -307,7 +261,7 @@ def _fold_rows(
     settle_scales(model, data, mine, new, draws, kind, _hide(data, side))
     means, noise = _Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
     if kind == "draw":
-        update_rows(model, mine, me, others, new, Sampling(replace(draws, sweep=ROUNDS)))
+        update_rows(model, mine, me, others, new, Sampling(last_round(draws)))
         noise = me.x[:, :size].copy()
     update_rows(model, mine, me, others, new, means)
     if kind == "draw":
@@ -345,9 +299,9 @@ def settle_scales(
     ``known`` are the ratings as the model's effects know them.
     """
     if kind == "mean":
-        _update_means(model, mine, new, False)
+        _update_means(model, mine, new)
     elif kind == "draw":
-        _draw_scales(model, data, mine, new, draws, known, False)
+        _draw_scales(model, data, mine, new, draws, known)
 
 
 def _draw_columns(

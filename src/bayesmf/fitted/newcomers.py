@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,14 @@ from bayesmf.model.state import shift_names
 
 Array = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
+POWER = 0.5  # of the numbers of ratings of training's rows: their weights, chosen on validation
+
+
+class KnownRows(NamedTuple):
+    """What all draws, and the centre if there is one, say of rows of training."""
+
+    draws: NewRows
+    centre: NewRows | None
 
 
 def drawn_rows(draws: Arrays, number: int, name: Name) -> Array:
@@ -47,6 +56,7 @@ class Newcomers:
     ) -> None:
         self.model, self.ids, self.counts, self.train = model, ids, counts, train
         self._found: dict[int, Arrays] = {}  # by the number of draws, which a centre has one of
+        self.known_rows: dict[Name, KnownRows] = {}  # a posterior that is updated hands it on
 
     def add_to(self, draws: Arrays) -> Arrays:
         """Draws with the moments of a stranger, and b_j and newness of all rows."""
@@ -90,6 +100,18 @@ class Newcomers:
         rows = drawn_rows(draws, number, name) - self.offsets(draws, number, name)
         prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
         return NewRows.of(rows, self.rated[name], prior_cov, power, cov)
+
+    def measure_known_rows(self, draws: Arrays, centre: Arrays | None, name: Name) -> KnownRows:
+        """Measure the prior of rows of training on every draw, and on the centre; only once."""
+        if name not in self.known_rows:
+            numbers, middle = range(len(draws["tau"])), None
+            found = NewRows.stack(self.new_rows(draws, k, name, power=POWER) for k in numbers)
+            if centre is not None:
+                one = {key: values[None] for key, values in centre.items()}
+                scatter = found.cov.mean(axis=0)
+                middle = NewRows.stack([self.new_rows(one, 0, name, scatter, POWER)])
+            self.known_rows[name] = KnownRows(found, middle)
+        return self.known_rows[name]
 
     @cached_property
     def rated(self) -> dict[Name, Rated]:

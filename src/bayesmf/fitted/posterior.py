@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
-from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.designs import SIDES, Name
@@ -29,14 +28,6 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
-POWER = 0.5  # of the numbers of ratings of training's rows: their weights, chosen on validation
-
-
-class KnownRows(NamedTuple):
-    """What all draws, and the centre if there is one, say of rows of training."""
-
-    draws: NewRows
-    centre: NewRows | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +56,7 @@ class Posterior:
     centre: Mapping[str, NDArray[np.float32]] | None = None
     train: Ratings | None = None  # what the users' rows were learned from; None: not at hand
     held_out: Ratings | None = None  # what else was rated: test, validation, items folded in
+    updates: int = 0  # that it has had; each has random numbers of its own
 
     @classmethod
     def of(
@@ -325,25 +317,6 @@ class Posterior:
         ids = {name: self.ids(name) for name in SIDES}
         counts = {name: self.counts(name) for name in SIDES}
         return Newcomers(self.model, ids, counts, self.train)
-
-    @cached_property
-    def known_rows(self) -> dict[Name, KnownRows]:
-        """What ``measure_known_rows`` has found; a posterior that is updated hands it on."""
-        return {}
-
-    def measure_known_rows(self, name: Name) -> KnownRows:
-        """Measure the prior of rows of training on every draw, and on the centre; only once."""
-        if name not in self.known_rows:
-            numbers, centre = range(len(self)), None
-            draws = NewRows.stack(
-                self.newcomers.new_rows(self.draws, number, name, power=POWER) for number in numbers
-            )
-            if self.centre is not None:
-                one = {key: values[None] for key, values in self.centre.items()}
-                scatter = draws.cov.mean(axis=0)
-                centre = NewRows.stack([self.newcomers.new_rows(one, 0, name, scatter, POWER)])
-            self.known_rows[name] = KnownRows(draws, centre)
-        return self.known_rows[name]
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""

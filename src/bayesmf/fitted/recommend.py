@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numba
@@ -11,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import RankBy
-from bayesmf.data.pairs import Cells
+from bayesmf.data.ids import Ids
+from bayesmf.data.pairs import Cells, Pairs, ids_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Name
+from bayesmf.model.state import shift_names
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 
@@ -25,77 +28,133 @@ CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread hold
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
 
 
+class Asked(NamedTuple):
+    """The users that are asked for, or the items that may be recommended."""
+
+    name: Name
+    ids: NDArray[Any]
+    row: Index  # in the model; -1: nothing is known of them; from -2 down: attributes are
+    given: Mapping[int, Any]  # by design, the sparse matrix of those with the rows -2, -3, ...
+
+    @classmethod
+    def of(cls, posterior: Posterior, name: Name, ids: Any) -> Asked:
+        """Find the rows of these users or items, and the attributes of those without a rating."""
+        row, asked = posterior.warm_row_of(name, ids), Pairs(ids, ids)
+        matrices = posterior.newcomers.number_strangers(asked, {name: row}).get(name, {})
+        given = {k: matrix.to_sparse() for k, matrix in matrices.items()}
+        return cls(name, np.asarray(ids), row, given)
+
+    @classmethod
+    def candidates(cls, posterior: Posterior, items: Any = None) -> Asked:
+        """Find the items of the model, or of those that are named all that something is known of.
+
+        They are in the order of their ids, each once.
+        """
+        if items is None:
+            return cls.of(posterior, "item", posterior.items.values)
+        known = posterior.row_of("item", items)
+        named = ids_of(Pairs((), items), "item")
+        there = {one for one, row in zip(named, known, strict=True) if row >= 0}
+        if (known < 0).any() and posterior.newcomers.given["item"]:
+            found = cls.of(posterior, "item", named)
+            there |= {one for one, row in zip(named, found.row, strict=True) if row < -1}
+        return cls.of(posterior, "item", np.array(sorted(there), posterior.items.values.dtype))
+
+    def take(self, keep: Any) -> Asked:
+        """Return some of them, by a slice or a mask."""
+        return self._replace(ids=self.ids[keep], row=self.row[keep])
+
+    def means(self, draws: Mapping[str, Floats]) -> Iterator[Floats]:
+        """Each draw's rows; the row of a stranger is the mean of their prior."""
+        name, unknown, named = self.name, self.row == -1, self.row < -1
+        numbers = -2 - self.row[named]
+        given = {k: matrix[numbers] for k, matrix in self.given.items()} if named.any() else {}
+        for number, x in enumerate(draws[f"{name}.x"]):
+            values = x[np.maximum(self.row, -1)]
+            if unknown.any():
+                values[unknown] = draws[f"{name}.new_mean"][number]
+            if named.any():
+                mean = draws[f"{name}.row_mean"][number].astype(float)
+                for k, matrix in given.items():
+                    mean = mean + matrix @ draws[f"{name}.{shift_names(k)['W']}"][number]
+                values[named] = mean
+            yield values
+
+    def noise(self, draws: Mapping[str, Floats], number: int) -> Floats | None:
+        """What a draw would add to rows that are means; None if there are none of these."""
+        if f"{self.name}.noise" not in draws:
+            return None
+        values: Floats = draws[f"{self.name}.noise"][number][np.maximum(self.row, -1)]
+        values[self.row < 0] = 0.0
+        return values
+
+
 class Seen(NamedTuple):
     """What each of the users asked for has rated."""
 
     row: Index  # the row of each user below; -1: they rated nothing
     starts: NDArray[np.int64]  # the ratings of row i are starts[i]:starts[i + 1]
-    item: Index  # the items' rows in the model; -1: the model does not know the item
+    item: Index
+    column: NDArray[np.int64]  # of each item among the candidates; -1: it is none of them
 
     @classmethod
-    def of(cls, posterior: Posterior, asked: Any, ratings: Ratings) -> Seen:
-        """Find what users with the ids ``asked`` have rated, known to the model or not."""
-        row, item = ratings.users.index(asked, "user ids"), ratings.by_user.index
-        if ratings.items is not posterior.items:
-            item = posterior.row_of("item", ratings.items.values)[item]
-            item.setflags(write=False)  # as the ratings are: the kernel is compiled for that
-        return cls(np.array(row), ratings.by_user.starts, item)
+    def of(cls, users: Asked, items: Asked, ratings: Ratings) -> Seen:
+        """Find what users have rated, known to the model or not."""
+        row, rows = ratings.users.index(users.ids, "user ids"), ratings.by_user
+        column = Ids(items.ids).index(ratings.items.values, "item ids")
+        return cls(np.array(row), rows.starts, rows.index, column.astype(np.int64))
 
 
 def recommend(
     posterior: Posterior,
-    user: Index,
+    users: Asked,
+    items: Asked,
     n: int,
     rank_by: RankBy = "mean",
     seen: Sequence[Seen] = (),
-    candidates: Index | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Index, Floats]:
-    """Return items (rows; -1 where there are no more) and their scores, best first.
+    """Return the numbers of items (-1 where there are no more) and their scores, best first.
 
     "mean" ranks by the expected rating, "lower" by one standard deviation of the prediction below
     it, "thompson" by one draw, chosen anew for each user, so that what is not known gets tried.
     What the users have ``seen`` is left out.
     """
-    items = np.arange(len(posterior.items), dtype=np.int32) if candidates is None else candidates
-    n = min(n, len(items))
-    best = np.full((len(user), n), -1, np.int32)
-    scores = np.full((len(user), n), np.nan, np.float32)
+    count = len(users.row)
+    n = min(n, len(items.row))
+    best = np.full((count, n), -1, np.int32)
+    scores = np.full((count, n), np.nan, np.float32)
     draws = posterior.draws
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
-    rated = np.where(posterior.item_counts[items] > 0, items, -1)
-    if min(rated.min(initial=0), user.min(initial=0)) < 0:
+    if min(items.row.min(initial=0), users.row.min(initial=0)) < 0:
         draws = posterior.newcomers.add_to(draws)
-    y = _widen(draws, "item", rated, rank_by != "mean")
-    cautious = _score_strangers(posterior, user, rated) if rank_by == "lower" else None
-    chosen = (
-        stream(Draws(seed), None, "thompson").uniforms(len(user))[:, 0] * len(posterior)
-    ).astype(int)
-    column = np.full(len(posterior.items) + 1, -1)  # the last is for items not known
-    column[items] = np.arange(len(items))
+    y = _widen(draws, items, rank_by != "mean")
+    caution = Caution.of(posterior, users, items) if rank_by == "lower" else None
+    chosen = (stream(Draws(seed), None, "thompson").uniforms(count)[:, 0] * len(posterior)).astype(
+        int
+    )
     rows = max(CELLS // max(*y.shape, 1), 1)
 
     def fill(begin: int) -> None:
         span = slice(begin, begin + rows)
-        x = _widen(draws, "user", user[span], rank_by != "mean")
+        x = _widen(draws, users.take(span), rank_by != "mean")
         block = _score(x, y, posterior.model.size + 1, rank_by, chosen[span])
-        if cautious is not None:
-            block[:, rated < 0] = cautious[0][span, None]
-            block[user[span] < 0] = cautious[1]
+        if caution is not None:
+            caution.put(block, span)
         for part in seen:
-            leave_out(block, part.row[span], part.starts, part.item, column)
+            leave_out(block, part.row[span], part.starts, part.item, part.column)
         top = np.empty((len(block), n), np.int64)
         largest(block, top)
-        best[span] = items[top]
+        best[span] = top
         scores[span] = np.take_along_axis(block, top, axis=1) + np.float32(posterior.mean)
 
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:
         try:
-            for number, _ in enumerate(pool.map(fill, range(0, len(user), rows)), 1):
+            for number, _ in enumerate(pool.map(fill, range(0, count, rows)), 1):
                 if progress is not None:
-                    progress(min(number * rows, len(user)), len(user))
+                    progress(min(number * rows, count), count)
         except BaseException:  # Ctrl-C does not wait for all the others
             pool.shutdown(cancel_futures=True)
             raise
@@ -103,34 +162,105 @@ def recommend(
     return best, scores
 
 
-def _score_strangers(posterior: Posterior, user: Index, item: Index) -> list[Floats]:
-    """Score a new item for each user, and each item for a new user: their doubt is wider."""
-    out, plain = [], posterior.without_selection()
-    for users, items in ((user, np.full_like(user, -1)), (np.full_like(item, -1), item)):
-        found = plain.moments(Cells(users, items))
-        score = found.mean - posterior.mean - CAUTION * np.sqrt(found.doubt)
-        out.append(score.astype(np.float32))
-    return out
+@dataclass(frozen=True)
+class Caution:
+    """Scores of strangers for "lower": their doubt is wider than the scatter of the draws."""
+
+    posterior: Posterior  # complete
+    users: Asked
+    items: Asked
+    of_users: Floats  # what an item of which nothing is known scores for each user
+    of_items: Floats  # what each item scores for a user of whom nothing is known
+
+    @classmethod
+    def of(cls, posterior: Posterior, users: Asked, items: Asked) -> Caution:
+        """Score those of whom nothing is known, who are all alike."""
+        out, plain = [], posterior.without_selection()
+        user, item = np.maximum(users.row, -1), np.maximum(items.row, -1)
+        for pairs in (Cells(user, np.full_like(user, -1)), Cells(np.full_like(item, -1), item)):
+            found = plain.moments(pairs)
+            score = found.mean - posterior.mean - CAUTION * np.sqrt(found.doubt)
+            out.append(score.astype(np.float32))
+        return cls(plain, users, items, *out)
+
+    def put(self, block: Floats, span: slice) -> None:
+        """Put the scores of strangers into those of some users."""
+        users, items = self.users.take(span), self.items
+        block[:, items.row == -1] = self.of_users[span, None]
+        block[users.row == -1] = self.of_items
+        named = users.row < -1
+        if named.any():
+            block[named] = self.score(users.take(named), items)
+        named = items.row < -1
+        if named.any():
+            block[:, named] = self.score(users, items.take(named))
+
+    def score(self, users: Asked, items: Asked) -> NDArray[np.float64]:
+        """Score every item for every user as ``Posterior.moments`` does, by products of matrices.
+
+        Effects are no part of it, as they are none of other scores.
+        """
+        draws, count = self.posterior.draws, len(self.posterior)
+        total, squares, doubt = np.zeros((3, len(users.row), len(items.row)))
+        for number, (x, y) in enumerate(zip(users.means(draws), items.means(draws), strict=True)):
+            f = _multiply(x, y)
+            total += f
+            squares += f**2
+            self._add_doubt(doubt, number, (users, x), (items, y))
+        mean = total / count
+        between = np.maximum(squares / count - mean**2, 0.0) * count / max(count - 1, 1)
+        if self.posterior.centre is not None:
+            one = self.posterior.centred().draws
+            mean = _multiply(next(users.means(one)), next(items.means(one)))
+        return np.asarray(mean - CAUTION * np.sqrt(between + doubt / count))
+
+    def _add_doubt(
+        self,
+        doubt: NDArray[np.float64],
+        number: int,
+        users: tuple[Asked, Floats],
+        items: tuple[Asked, Floats],
+    ) -> None:
+        """Add the variance of strangers, and of rows that are means, given one draw."""
+        draws = self.posterior.draws
+        strangers: dict[Name, list[tuple[Any, Any]]] = {"user": [], "item": []}
+        for (asked, _), (_, others), out in ((users, items, doubt), (items, users, doubt.T)):
+            z = others.astype(float)
+            z[:, 0] = 1.0
+            for mine, cov in ((asked.row == -1, "new_cov"), (asked.row < -1, "row_cov")):
+                if mine.any():
+                    C = draws[f"{asked.name}.{cov}"][number].astype(float)
+                    strangers[asked.name].append((mine, C[1:, 1:]))
+                    out[mine] += np.sum(z @ C * z, axis=1)
+            noise = asked.noise(draws, number)
+            if noise is not None:
+                out += (noise @ z.T) ** 2
+        for mine, C in strangers["user"]:
+            for theirs, D in strangers["item"]:
+                doubt[np.ix_(mine, theirs)] += np.sum(C * D)
 
 
-def _widen(draws: Mapping[str, Floats], name: Name, rows: Index, with_noise: bool) -> Floats:
+def _multiply(x: Floats, y: Floats) -> NDArray[np.float64]:
+    """The linear predictor of every pair, without the mean."""
+    u, v = x.astype(float), y.astype(float)
+    return np.asarray(u[:, :1] + v[:, 0] + u[:, 1:] @ v[:, 1:].T)
+
+
+def _widen(draws: Mapping[str, Floats], asked: Asked, with_noise: bool) -> Floats:
     """Put (bias, 1, S) of users or (1, bias, T) of items in every draw side by side.
 
-    The product of two such rows is the sum of the predictions of all draws; -1 is a stranger. What
-    it says that somebody chooses to rate an item is no part of it: nobody has chosen yet.
+    The product of two such rows is the sum of the predictions of all draws. What it says that
+    somebody chooses to rate an item is no part of it: nobody has chosen yet.
     """
-    count, size = len(draws["tau"]), draws[f"{name}.x"].shape[2]
-    out = np.ones((len(rows), count, size + 1), np.float32)
-    columns = [0, *range(2, size + 1)] if name == "user" else range(1, size + 1)
-    strangers = rows < 0
-    for k in range(count):
-        values = draws[f"{name}.x"][k][rows]
-        if with_noise and f"{name}.noise" in draws:
-            values += draws[f"{name}.noise"][k][rows]
-        if strangers.any():
-            values[strangers] = draws[f"{name}.new_mean"][k]
+    count, size = len(draws["tau"]), draws[f"{asked.name}.x"].shape[2]
+    out = np.ones((len(asked.row), count, size + 1), np.float32)
+    columns = [0, *range(2, size + 1)] if asked.name == "user" else range(1, size + 1)
+    for k, values in enumerate(asked.means(draws)):
+        noise = asked.noise(draws, k) if with_noise else None
+        if noise is not None:
+            values += noise
         out[:, k, columns] = values
-    return out.reshape(len(rows), -1)
+    return out.reshape(len(asked.row), -1)
 
 
 def _score(x: Floats, y: Floats, width: int, rank_by: RankBy, chosen: NDArray[Any]) -> Floats:

@@ -28,10 +28,11 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
-from bayesmf.fitted.fold_in import ROUNDS, Kind, add_rows, at_point, settle_scales
+from bayesmf.fitted.fold_in import Kind, add_rows, at_point, begin_draws, last_round, settle_scales
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.new_rows import NewRows
-from bayesmf.fitted.posterior import POWER, Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.newcomers import POWER, KnownRows
+from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors, SideData
 from bayesmf.model.designs import SIDES, Name
@@ -65,16 +66,21 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
     found = _hand_on(old, old.complete())
     if not any(_find_newcomers(found, ratings, name).any() for name in names):
         for name in names:  # before anything changes, so that the next update finds the same
-            found.measure_known_rows(name)
+            _measure(found, name)
     for name in names:
         found = _update_side(found, ratings, name, seed)
-    return found
+    return _hand_on(found, replace(found, updates=old.updates + 1))
 
 
 def _hand_on(old: Posterior, new: Posterior) -> Posterior:
     """Let a posterior of the same rows share what has been measured."""
-    vars(new)["known_rows"] = old.known_rows
+    new.newcomers.known_rows = old.newcomers.known_rows
     return new
+
+
+def _measure(old: Posterior, name: Name) -> KnownRows:
+    """Return what the posterior, or the one that it came from, says of rows of training."""
+    return old.newcomers.measure_known_rows(old.draws, old.centre, name)
 
 
 def _by(name: Name, ratings: Ratings) -> Ratings:
@@ -90,7 +96,7 @@ def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Pos
     if new.any():
         old = _fold_newcomers(old, ratings, name, new, seed)
     if len(known):
-        old.measure_known_rows(name)
+        _measure(old, name)
     train = merge_ratings([old.train, ratings], old.users, old.items)
     merged = _hand_on(old, replace(old, train=train))
     rows = np.sort(old.row_of(name, known))
@@ -197,7 +203,7 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     """Draw rows again, given all ratings that the posterior holds."""
     picked = _pick(_by(name, old.train), rows)  # type: ignore[arg-type]
     newcomers, size = old.newcomers, max(len(picked.ratings), 1)
-    known = old.measure_known_rows(name)
+    known = _measure(old, name)
     together = max(1, min(MOST_RATINGS // size, MOST_ROWS // len(rows)))
     if old.model.effects:  # every draw has its own
         together = 1
@@ -209,7 +215,8 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
         span = slice(begin, min(begin + together, len(old)))
         added = [newcomers.offsets(old.draws, k, name)[rows] for k in range(span.start, span.stop)]
         priors = _find_priors(known.draws.take(span), picked, np.array(added))
-        own = Draws(seed, len(old) + 1 + number)  # after those of rows that are folded in
+        # after those of rows that are folded in
+        own = begin_draws(old, seed, len(old) + 1 + number)
         new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
         for key in names:
             draws[key][span, rows] = new[key]
@@ -256,7 +263,7 @@ def _draw_span(
         user, item = (index[side][getattr(cells, side) % len(index[side])] for side in SIDES)
         known = Cells(user, item, cells.time)
     settle_scales(model, data, mine, state, own, kind, known)
-    last = Sampling(replace(own, sweep=ROUNDS)) if kind == "draw" else Modes()
+    last = Sampling(last_round(own)) if kind == "draw" else Modes()
     update_rows(model, mine, me, others, state, last)
     shape = times, len(picked.rows)
     found = {f"{name}.alpha": me.alpha.reshape(shape)}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.kernels.designs import Sparse, pattern
@@ -143,6 +144,21 @@ def _with_values(rows: Rows, values: Array) -> Rows:
 def design_matrices(model: Model, side: SideFacts) -> tuple[Matrix, ...]:
     """The matrices of all designs of a side."""
     return tuple(design.matrix(side) for design in model.designs(side.name))
+
+
+def count_weights(model: Model, users: Ids, items: Ids) -> int:
+    """How many vectors W_k all designs together have.
+
+    A rated set has one for each row of the other side. Any other design says how many it has by its
+    matrix of a single row.
+    """
+    total, one = 0, np.zeros(1, np.int64)
+    sides: tuple[tuple[Name, Ids, Ids], ...] = (("user", users, items), ("item", items, users))
+    for name, mine, others in sides:
+        for matrix in design_matrices(model, SideFacts(name, mine.take(one), one)):
+            columns = matrix.columns
+            total += len(others) if columns is None else len(columns.starts) - 1
+    return total
 
 
 def column_counts(matrices: tuple[Matrix, ...], others: NDArray[np.int64]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtim
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayesmf.checks import check_number
 from bayesmf.choices import Side
@@ -54,6 +55,15 @@ class Matrix:
         by_row.sort_indices()
         by_column.sort_indices()
         return cls(np.ones(matrix.shape[0]), _sparse(by_row), _sparse(by_column))
+
+    def to_sparse(self) -> Any:
+        """X as a scipy sparse array, of a design that does not depend on ratings."""
+        assert self.rows is not None
+        assert self.columns is not None
+        starts, index, values = self.rows
+        values = (values if len(values) else 1.0) * np.repeat(self.scale, np.diff(starts))
+        shape = len(self.scale), len(self.columns.starts) - 1
+        return sparse.csr_array((values, index, starts), shape=shape)
 
     def length(self, counts: NDArray[np.int64]) -> float:
         """The root mean square length of the rows that have entries; ``counts`` are their ratings.
