@@ -162,6 +162,8 @@ def describe_forecast(algorithm: Any, train: Any, total: int, rate: float) -> st
         numbers *= algorithm.chains
         held = algorithm.chains * algorithm.room_for(algorithm.draws_kept(train))
         numbers += (rows + W) * (model.size + 2) * held // 2
+        noise = train.n_users * model.size if model.redraw else 0  # of users who are drawn again
+        numbers += noise * algorithm.chains * algorithm.draws_kept(train) // 2
     memory = (8 * numbers + 2 * train.nbytes) / 1e9
     left = total / rate
     time = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"

@@ -18,6 +18,7 @@ from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.kernels.reduce import predict
+from bayesmf.model.data import count_weights
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.effects import Effect, Parameters
 from bayesmf.model.likelihood import Moments, Predictive
@@ -398,7 +399,7 @@ def merge_ratings(parts: Sequence[Ratings | None], users: Ids, items: Ids) -> Ra
 
 def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     """Count the draws that fit into half a gigabyte: at most ``most``, at least a tenth of it."""
-    W = len(model.user_designs) * train.n_items + len(model.item_designs) * train.n_users
+    W = count_weights(model, train.users, train.items)
     noise = train.n_users if model.redraw else 0
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W + noise)
     return min(most, max(BYTES // size, most // 10))
