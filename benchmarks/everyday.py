@@ -79,9 +79,10 @@ def fold_in() -> None:
         users=few.by_user.row_index + 10**6, items=few.items.values[few.by_user.index],
         ratings=few.by_user.values,
     )  # fmt: skip
-    clock, core = min((_seconds(lambda: base.fold_in(few)) for _ in range(3)))
-    print(f"\n{few.n_users:,} users with {max(GIVEN)} ratings each at once: {few.n_users / clock:,.0f} "
-          f"a second, {few.n_users / core:,.0f} a second of one core")  # fmt: skip
+    clock, core = min(_seconds(lambda: base.fold_in(few)) for _ in range(3))
+    print(f"\n{few.n_users:,} users with {max(GIVEN)} ratings each at once, {len(base.posterior)} "
+          f"draws: {few.n_users / clock:,.0f} a second, {few.n_users / core:,.0f} a second of one "
+          "core")  # fmt: skip
 
 
 def _keys(ratings: bayesmf.Ratings) -> np.ndarray:
