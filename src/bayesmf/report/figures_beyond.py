@@ -112,6 +112,7 @@ def _newcomers(read: Reader, letter: str, new: str, key: str, told: str) -> Pane
                 "color": colour(COLD_COLOURS[name]),
                 "marker": "s" if name == COLD_ATTRIBUTES else "o",
                 "markersize": 4.0,
+                "zorder": 3 if name == "default" else 2,  # above those that it is compared with
             }
             width = 2.6 if name.startswith("default") else 1.5
             places = range(len(same))
