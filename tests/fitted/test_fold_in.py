@@ -10,8 +10,7 @@ from bayesmf.fitted.fold_in import add_rows
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.designs import SideFacts
-from bayesmf.model.state import shift_names
-from oracle.new_rows import ones, plain_new_rows
+from oracle.new_rows import ones, plain_new_rows, regress
 from oracle.variants import VARIANTS, small_ratings
 
 EXACT = [name for name, model in VARIANTS.items()
@@ -28,12 +27,14 @@ def sampled(name):
 
 def given_parts(posterior, ids, number):
     """What designs that do not depend on ratings add to users, in one draw."""
-    added = np.zeros((len(ids), posterior.model.size))
-    for k, design in enumerate(posterior.model.user_designs):
-        if not isinstance(design, RatedSet):
-            X = design.matrix(SideFacts("user", ids, np.ones(len(ids), int))).to_sparse().toarray()
-            added += X @ posterior.draws[f"user.{shift_names(k)['W']}"][number].astype(float)
-    return added
+    given = [each for each in posterior.model.user_designs if not isinstance(each, RatedSet)]
+    if not given:
+        return np.zeros((len(ids), posterior.model.size))
+    facts = [SideFacts("user", each, np.ones(len(each), int)) for each in (TRAIN.users, ids)]
+    known, X = (
+        np.hstack([design.matrix(one).to_sparse().toarray() for design in given]) for one in facts
+    )
+    return X @ regress(posterior.draws["user.x"][number], known, posterior.user_counts)
 
 
 @pytest.mark.parametrize("name", EXACT)

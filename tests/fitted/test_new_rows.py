@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from scipy import sparse
 
 import bayesmf
 from bayesmf import MAP, DataError, Gibbs, RatedSet, Ratings, Variational, load_model
@@ -16,13 +17,14 @@ from bayesmf.cli.main import main
 from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.split import cold_start
 from bayesmf.data.synthetic import World, generate
+from bayesmf.fitted import new_rows
 from bayesmf.fitted.base import SavedFit
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import drawn_rows
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.spec import Model
-from oracle.new_rows import PlainNewRows, ones, plain_new_rows
+from oracle.new_rows import PlainNewRows, ones, plain_new_rows, regress
 from oracle.variants import VARIANTS
 
 TRAIN = generate(World(30, 25, 260, rank=2), seed=5)[0]
@@ -259,6 +261,17 @@ def test_newcomers_with_ratings_have_their_attributes_too(tmp_path):
     assert fit.evaluate(rest)["rmse"] < 0.8
 
 
+def test_many_columns_of_given_designs_are_regressed_on_alike(monkeypatch):
+    rng = np.random.default_rng(3)
+    rows, counts = rng.normal(size=(40, 2)), rng.integers(0, 9, 40)
+    X = sparse.random_array((40, 6), density=0.4, rng=rng, format="csr")
+    weight = counts / counts.sum()
+    for dense in (6, 5):
+        monkeypatch.setattr(new_rows, "DENSE", dense)
+        found = new_rows._regress(X, rows, weight, int((counts > 0).sum()))
+        np.testing.assert_allclose(found, regress(rows, X.toarray(), counts), rtol=1e-5)
+
+
 def test_the_means_of_strangers_with_attributes_by_hand():
     ratings, users, _ = with_kinds()
     train, _ = held_out(ratings, [2, 3], [])
@@ -266,8 +279,9 @@ def test_the_means_of_strangers_with_attributes_by_hand():
     posterior = Gibbs(model, sweeps=6, burn_in=2, keep=2, chains=1).fit(train).posterior
     f = []
     for k in range(len(posterior)):
-        W = posterior.draws["user.W_2"][k].astype(float)
-        rows = drawn_rows(posterior.draws, k, "user") - W[train.users.values % 2]
+        rows = drawn_rows(posterior.draws, k, "user")
+        W = regress(rows, np.eye(2)[train.users.values % 2], train.by_user.counts)
+        rows = rows - W[train.users.values % 2]
         plain = PlainNewRows(
             rows, list(zip(train.by_user.row_index, train.by_user.index, strict=True)),
             train.n_items, np.linalg.inv(posterior.draws["user.Lambda"][k].astype(float)),

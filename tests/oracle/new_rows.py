@@ -98,3 +98,13 @@ def plain_new_rows(posterior, draws, number: int, name: str, cov=None, power=1.0
     n_others = train.n_items if name == "user" else train.n_users
     prior_cov = np.linalg.inv(np.asarray(draws[f"{name}.Lambda"][number], float))
     return PlainNewRows(draws[f"{name}.x"][number], pairs, n_others, prior_cov, power, cov)
+
+
+def regress(rows, X, counts):
+    """Rows on X and a constant, weighted by counts; a ridge of as many rows as X has columns."""
+    weight = np.sqrt(counts / counts.sum() * (counts > 0).sum())[:, None]
+    columns = X.shape[1]
+    ridge = np.c_[np.zeros(columns), np.sqrt(columns) * np.eye(columns)]
+    left = np.r_[weight * np.c_[np.ones(len(X)), X], ridge]
+    right = np.r_[weight * rows, np.zeros((columns, rows.shape[1]))]
+    return np.linalg.lstsq(left, right, rcond=None)[0][1:]

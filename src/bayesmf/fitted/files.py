@@ -369,8 +369,10 @@ def _check(
         shapes.update({f"{side}.x": (rows, size), f"{side}.mu": (size,)})
         shapes.update({f"{side}.Lambda": (size, size), f"{side}.alpha": (rows,)})
         shapes[f"{side}.scale"] = (rows,)
-        for number, counts in enumerate(column_counts(design_matrices(model, mine), other.counts)):
+        matrices, columns = design_matrices(model, mine), 0
+        for number, counts in enumerate(column_counts(matrices, other.counts)):
             called = shift_names(number)
+            columns += len(counts) if matrices[number].rows is not None else 0
             shapes.update({f"{side}.{called['W']}": (len(counts), size)})
             shapes.update({f"{side}.{called['mu']}": (size,)})
             shapes.update({f"{side}.{called['Lambda']}": (size, size)})
@@ -379,6 +381,7 @@ def _check(
             shapes.update({f"{side}.newness": (rows,), f"{side}.query": (rows,)})
         if f"{side}.row_mean" in draws:
             shapes.update({f"{side}.row_mean": (size,), f"{side}.row_cov": (size, size)})
+            shapes[f"{side}.new_W"] = (columns, size)
         if f"{side}.noise" in draws:
             shapes[f"{side}.noise"] = (rows, size)
     count = len(draws["tau"]) if "tau" in draws else 0

@@ -13,13 +13,14 @@ from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.new_rows import NewRows
+from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import pattern
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model, has_hidden_scales
-from bayesmf.model.state import Side, State, from_arrays, refresh_offsets, shift_names
+from bayesmf.model.state import Side, State, from_arrays, shift_names
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Covariances, Modes, Sampling
@@ -126,13 +127,11 @@ def _start_rows(
     side, others = state.sides(name)
     rows, size = len(mine.counts), model.size
     x = np.zeros((rows, side.x.shape[1]))
-    shifts = [replace(shift, offset=np.zeros((rows, size))) for shift in side.shifts]
-    me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=shifts)
-    refresh_offsets(me, mine)
-    # the prior knows what rated sets would add
-    me.shifts = [shift for shift, one in zip(shifts, mine.matrices, strict=True) if one.rows]
-    added = me.offset if me.shifts else np.zeros((rows, size))
-    mine, me.shifts = replace(mine, priors=prior.priors(pattern(mine.observed), added)), []
+    # the prior knows what designs add
+    me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=[])
+    given = join_given(mine.matrices)
+    added = np.zeros((rows, size)) if given is None else given @ prior.W
+    mine = replace(mine, priors=prior.priors(pattern(mine.observed), added))
     new = replace(state, user=me) if name == "user" else replace(state, item=me)
     return mine, new, me, others
 

@@ -22,6 +22,10 @@ common, a_{g+1}(s) - a_g(s), is in the row; the rest is a product newness_i b_j 
     b_j = T_j' H_1 Q_j      newness = tr(G H_{g+1} M) / ((g + 1) tr(H_1 M)),  M = mean of Q_j T_j'
 
 so that a known user has newness 0 and a stranger 1. In all products T_j stands for (1, T_j).
+
+Of given designs X, such as attributes, newcomers have rows too. Then S_i stands for S_i - X_i W,
+and X_i W is added to the mean of a newcomer. This W is not the model's, which is what X adds to
+what the rated sets add: of a newcomer these are not known. It is the regression of S on X alone.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
 
 from bayesmf.kernels.designs import Sparse, offsets
 from bayesmf.kernels.reduce import weighted_moments
@@ -42,6 +47,7 @@ from bayesmf.model.data import RowPriors
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PRIOR_COUNT = 5.0  # K: raters that an item has besides its own, all like the mean user
+DENSE = 2000  # columns of given designs, up to which their square matrix is computed
 MARGIN = 1.05  # by which what q tells of S stays below all that there is to tell
 
 
@@ -76,6 +82,7 @@ class NewRows:
     cross: Array  # C_sq
     between: Array  # C_q
     within: Array  # C_w
+    W: Array  # one row for each column of given designs
 
     @classmethod
     def of(
@@ -85,8 +92,11 @@ class NewRows:
         prior_cov: Array,
         power: float = 1.0,
         cov: Array | None = None,
+        given: Any = None,
     ) -> NewRows:
         """Measure the rows S of a draw; weights are n_i^power.
+
+        ``given`` is the sparse matrix X of given designs, if there are any.
 
         ``prior_cov`` is the covariance of the model's prior. It counts as much as there are
         columns, so that few rows leave a newcomer in doubt. ``cov`` is C_S, if rows are means and
@@ -95,6 +105,10 @@ class NewRows:
         n, m = rated.counts, rated.other_counts
         weight = np.where(n > 0, np.maximum(n, 1.0) ** power, 0.0)
         weight /= max(weight.sum(), 1.0)
+        W = np.zeros((0, rows.shape[1]))
+        if given is not None:
+            W = _regress(given, rows, weight, int((n > 0).sum()))
+            rows = rows - given @ W
         mean = weight @ rows
         raters = _sums(rated.by_other, rows - mean, 1 / (m + PRIOR_COUNT))
         each, size = 1 / np.maximum(n, 1), rows.shape[1]
@@ -112,7 +126,7 @@ class NewRows:
         cross = second[:size, size:]
         scatter = second[size:, size:] - float(weight @ each) * within
         between = _between(cov, cross, scatter, within)
-        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within)
+        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within, W)
 
     def gain(self, count: int) -> Array:
         """H_g: what a row's mean of Q_k over so many ratings says of the row."""
@@ -200,6 +214,26 @@ class NewRows:
             part = np.linalg.solve(self.remainder(int(count)), self.gain(int(count) + 1) @ M)
             out[mine] = trace_with((part + part.T) / 2, covs[mine]) / ((count + 1) * whole)
         return out
+
+
+def _regress(X: Any, rows: Array, weight: Array, count: int) -> Array:
+    """The regression of so many weighted rows on the columns of X, and a constant.
+
+    Its ridge counts as many rows as there are columns.
+    """
+    columns, mean = X.shape[1], X.T @ weight
+    weighted = X.multiply(weight[:, None]).T.tocsr()
+    cross = weighted @ rows - np.outer(mean, weight @ rows)
+    ridge = columns / max(count, 1)
+    if columns <= DENSE:
+        square = (weighted @ X).toarray() - np.outer(mean, mean) + ridge * np.eye(columns)
+        return np.asarray(np.linalg.solve(square, cross))
+
+    def product(v: Array) -> Array:
+        return np.asarray(weighted @ (X @ v) - mean * (mean @ v) + ridge * v)
+
+    square = LinearOperator((columns, columns), matvec=product)
+    return np.stack([cg(square, each, rtol=1e-8)[0] for each in cross.T], axis=1)
 
 
 def _sums(by_row: Sparse, values: Array, scale: Array) -> Array:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayesmf.data.ids import Ids, read_id
 from bayesmf.data.pairs import Pairs, ids_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.new_rows import NewRows, Rated
-from bayesmf.kernels.designs import Sparse, offsets
+from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import design_matrices
 from bayesmf.model.designs import SIDES, Matrix, Name, RatedSet, SideFacts, frozen
 from bayesmf.model.spec import Model
-from bayesmf.model.state import shift_names
 
 Array = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
@@ -37,6 +37,12 @@ def drawn_rows(draws: Arrays, number: int, name: Name) -> Array:
     if f"{name}.noise" in draws:
         rows += draws[f"{name}.noise"][number]
     return rows
+
+
+def join_given(matrices: Iterable[Matrix]) -> Any:
+    """Given designs side by side, as one sparse matrix; None if there are none among these."""
+    given = [matrix.to_sparse() for matrix in matrices if matrix.rows is not None]
+    return sparse.hstack(given, format="csr") if given else None
 
 
 class Newcomers:
@@ -86,10 +92,11 @@ class Newcomers:
             f"{other}.query": new.query(draws[f"{other}.x"][number].astype(float)),
         }
         if self.given[name]:
-            added, n = self.offsets(draws, number, name), self.counts[name]
+            added, n = self.offsets(new.W, name), self.counts[name]
             mean = n @ added / max(n.sum(), 1)
             cov = ((added - mean) * n[:, None]).T @ (added - mean) / max(n.sum(), 1)
             out.update({f"{name}.row_mean": new.stranger, f"{name}.row_cov": new.cov})
+            out[f"{name}.new_W"] = new.W
             out.update({f"{name}.new_mean": new.stranger + mean, f"{name}.new_cov": new.cov + cov})
         return out
 
@@ -97,9 +104,9 @@ class Newcomers:
         self, draws: Arrays, number: int, name: Name, cov: Array | None = None, power: float = 1.0
     ) -> NewRows:
         """What one draw says of new users (or items); ``cov``, ``power``: see ``NewRows.of``."""
-        rows = drawn_rows(draws, number, name) - self.offsets(draws, number, name)
+        rows, given = drawn_rows(draws, number, name), self.given_matrix[name]
         prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
-        return NewRows.of(rows, self.rated[name], prior_cov, power, cov)
+        return NewRows.of(rows, self.rated[name], prior_cov, power, cov, given)
 
     def measure_known_rows(self, draws: Arrays, centre: Arrays | None, name: Name) -> KnownRows:
         """Measure the prior of rows of training on every draw, and on the centre; only once."""
@@ -135,6 +142,11 @@ class Newcomers:
         """The designs of each side that do not depend on ratings, by their number."""
         return {name: self._given_of(name, self.ids[name]) for name in SIDES}
 
+    @cached_property
+    def given_matrix(self) -> dict[Name, Any]:
+        """These side by side, for each side; None if there are none."""
+        return {name: join_given(self.given[name].values()) for name in SIDES}
+
     def _given_of(self, name: Name, ids: Ids) -> dict[int, Matrix]:
         if all(isinstance(design, RatedSet) for design in self.model.designs(name)):
             return {}
@@ -142,23 +154,12 @@ class Newcomers:
         matrices = design_matrices(self.model, SideFacts(name, ids, nothing))
         return {k: matrix for k, matrix in enumerate(matrices) if matrix.rows is not None}
 
-    def offsets(
-        self,
-        draws: Arrays,
-        number: int,
-        name: Name,
-        given: Mapping[int, Matrix] | None = None,
-    ) -> Array:
+    def offsets(self, W: Array, name: Name, given: Mapping[int, Matrix] | None = None) -> Array:
         """What given designs add to the rows of training, or to those of other matrices."""
-        rows, total = len(self.ids[name]), np.zeros((1, self.model.size))
-        for k, matrix in (self.given[name] if given is None else given).items():
-            assert matrix.rows is not None
-            rows = len(matrix.scale)
-            W = draws[f"{name}.{shift_names(k)['W']}"][number].astype(float)
-            added = np.empty((rows, self.model.size))
-            offsets(matrix.rows, W, matrix.scale, added)
-            total = total + added
-        return np.broadcast_to(total, (rows, self.model.size))
+        X = self.given_matrix[name] if given is None else join_given(given.values())
+        if X is None:
+            return np.zeros((len(self.ids[name]), self.model.size))
+        return np.asarray(X @ W)
 
     def number_strangers(
         self, asked: Pairs | Ratings, rows: Mapping[Name, NDArray[np.int32]]

@@ -208,7 +208,7 @@ class Posterior:
             return values
         parts = [values, draws[f"{name}.new_mean"][number][None]]
         if given is not None and name in given:
-            added = self.newcomers.offsets(draws, number, name, given[name])
+            added = self.newcomers.offsets(draws[f"{name}.new_W"][number], name, given[name])
             parts.append((draws[f"{name}.row_mean"][number] + added).astype(np.float32))
         return np.vstack(parts)
 

@@ -15,10 +15,10 @@ from bayesmf.choices import RankBy
 from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells, Pairs, ids_of
 from bayesmf.data.ratings import Ratings
+from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Name
-from bayesmf.model.state import shift_names
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 
@@ -34,15 +34,14 @@ class Asked(NamedTuple):
     name: Name
     ids: NDArray[Any]
     row: Index  # in the model; -1: nothing is known of them; from -2 down: attributes are
-    given: Mapping[int, Any]  # by design, the sparse matrix of those with the rows -2, -3, ...
+    given: Any  # the sparse matrix of given designs of those with the rows -2, -3, ...
 
     @classmethod
     def of(cls, posterior: Posterior, name: Name, ids: Any) -> Asked:
         """Find the rows of these users or items, and the attributes of those without a rating."""
         row, asked = posterior.warm_row_of(name, ids), Pairs(ids, ids)
         matrices = posterior.newcomers.number_strangers(asked, {name: row}).get(name, {})
-        given = {k: matrix.to_sparse() for k, matrix in matrices.items()}
-        return cls(name, np.asarray(ids), row, given)
+        return cls(name, np.asarray(ids), row, join_given(matrices.values()))
 
     @classmethod
     def candidates(cls, posterior: Posterior, items: Any = None) -> Asked:
@@ -68,16 +67,14 @@ class Asked(NamedTuple):
         """Each draw's rows; the row of a stranger is the mean of their prior."""
         name, unknown, named = self.name, self.row == -1, self.row < -1
         numbers = -2 - self.row[named]
-        given = {k: matrix[numbers] for k, matrix in self.given.items()} if named.any() else {}
+        given = self.given[numbers] if named.any() else None
         for number, x in enumerate(draws[f"{name}.x"]):
             values = x[np.maximum(self.row, -1)]
             if unknown.any():
                 values[unknown] = draws[f"{name}.new_mean"][number]
             if named.any():
-                mean = draws[f"{name}.row_mean"][number].astype(float)
-                for k, matrix in given.items():
-                    mean = mean + matrix @ draws[f"{name}.{shift_names(k)['W']}"][number]
-                values[named] = mean
+                added = given @ draws[f"{name}.new_W"][number].astype(float)
+                values[named] = draws[f"{name}.row_mean"][number] + added
             yield values
 
     def noise(self, draws: Mapping[str, Floats], number: int) -> Floats | None:

@@ -213,8 +213,9 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     draws: dict[str, Any] = dict(old.draws) | {key: old.draws[key].copy() for key in names}
     for number, begin in enumerate(range(0, len(old), together)):
         span = slice(begin, min(begin + together, len(old)))
-        added = [newcomers.offsets(old.draws, k, name)[rows] for k in range(span.start, span.stop)]
-        priors = _find_priors(known.draws.take(span), picked, np.array(added))
+        prior = known.draws.take(span)
+        added = [newcomers.offsets(W, name)[rows] for W in prior.W]
+        priors = _find_priors(prior, picked, np.array(added))
         # after those of rows that are folded in
         own = begin_draws(old, seed, len(old) + 1 + number)
         new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
@@ -225,7 +226,7 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
         assert known.centre is not None
         one = {key: values[None] for key, values in old.centre.items()}
         kind = "point" if old.is_point else "mean"
-        added = [newcomers.offsets(one, 0, name)[rows]]
+        added = [newcomers.offsets(known.centre.W[0], name)[rows]]
         priors = _find_priors(known.centre, picked, np.array(added))
         new = _draw_span(old, one, slice(0, 1), picked, name, priors, Draws(seed), kind)
         centre = dict(old.centre) | {key: old.centre[key].copy() for key in names}
@@ -325,7 +326,7 @@ def redraw_users(model: Model, train: Ratings, kept: Kept, seed: int) -> None:
     for number in range(len(known)):
         state = known.state(number)
         prior = known.newcomers.new_rows(draws, number, "user", power=POWER)
-        added = known.newcomers.offsets(draws, number, "user")
+        added = known.newcomers.offsets(prior.W, "user")
         mine = replace(data, priors=prior.known_priors(data.counts, prior.told_sums(), added))
         state.user.shifts = []  # the prior knows what designs add
         again = _Again(Draws(seed, number))
