@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from bayesmf import Gibbs, Model, load, split
-from bayesmf.evaluation.metrics import LEVELS, crps, inside, log_score
+from bayesmf.evaluation.metrics import LEVELS, inside, log_score
+from bayesmf.model.likelihood import Normal
 
 
 def test_intervals_of_the_right_gaussian_hold_what_they_promise():
@@ -15,7 +16,7 @@ def test_intervals_of_the_right_gaussian_hold_what_they_promise():
     mean, sd = rng.normal(size=20_000), rng.uniform(0.5, 2, 20_000)
     values = rng.normal(mean, sd)
     for level in LEVELS:
-        held = inside(values, mean, sd, level).mean()
+        held = inside(values, Normal(mean, sd), level).mean()
         assert held == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / 20_000))
 
 
@@ -26,7 +27,7 @@ def test_crps_is_its_integral(value):
     cdf = stats.norm(mean, sd).cdf
     below = integrate.quad(lambda x: cdf(x) ** 2, -np.inf, value)[0]
     above = integrate.quad(lambda x: (1 - cdf(x)) ** 2, value, np.inf)[0]
-    found = crps(np.array([value]), np.array([mean]), np.array([sd]))
+    found = Normal(np.array([mean]), np.array([sd])).crps(np.array([value]))
     assert found[0] == pytest.approx(below + above, rel=1e-6)
 
 
@@ -43,6 +44,6 @@ def test_a_sampled_fit_is_calibrated_on_the_data_it_was_made_for():
     p = Gibbs(Model(rank=6), sweeps=120, burn_in=40, chains=1).fit(train, test).predictions
     values = np.asarray(test.by_user.values, float)
     for level in LEVELS:
-        held = inside(values, p.mean, p.rating_sd, level).mean()
+        held = inside(values, Normal(p.mean, p.rating_sd), level).mean()
         assert held == pytest.approx(level, abs=0.03)
-        assert inside(values, p.mean, p.sd, level).mean() < level - 0.1  # noise left out
+        assert inside(values, Normal(p.mean, p.sd), level).mean() < level - 0.1  # noise left out

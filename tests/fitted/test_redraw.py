@@ -11,8 +11,8 @@ from bayesmf import Gibbs, Model, Ratings, split
 from bayesmf.data.pairs import Cells
 from bayesmf.data.synthetic import World, generate
 from bayesmf.fitted.fold_in import add_rows
-from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.newcomers import POWER
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.fitted.update import redraw_users, update
 from bayesmf.model.spec import Hyper
 from oracle.new_rows import PlainNewRows, ones

@@ -52,7 +52,7 @@ def simulate(model: Model, data: Data, state, rng) -> Data:
     x, y = state.user.x, state.item.x
     f = x[cells.user, 0] + y[cells.item, 0] + (x[cells.user, 1:] * y[cells.item, 1:]).sum(axis=1)
     for effect, parameters in zip(model.effects, state.effects, strict=True):
-        f = f + effect.contribution(parameters, cells)
+        f = f + effect.fitted(parameters, cells)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
     z = f + rng.normal(size=len(f)) / np.sqrt(weight)
     values = (z > 0).astype(float) if model.likelihood.latent else z
@@ -106,15 +106,15 @@ def test_geweke(name):
 class NarrowThumbs(Thumbs):
     """The latent ratings are drawn too close to f."""
 
-    def respond(self, centred, f, weight, draws):
-        return super().respond(centred, f, 25 * weight, draws)
+    def respond(self, parameters, seen, draws):
+        return super().respond(parameters, seen._replace(weight=25 * seen.weight), draws)
 
 
 class ForgetfulWeekday(Weekday):
     """The prior of the moods is left out."""
 
-    def update(self, parameters, cells, residual, weight, draws):
-        return replace(Weekday(), precision=1e-3).update(parameters, cells, residual, weight, draws)
+    def update(self, *given):
+        return replace(Weekday(), precision=1e-3).update(*given)
 
 
 class UnevenAttributes(Attributes):

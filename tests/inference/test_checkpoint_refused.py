@@ -14,7 +14,7 @@ from bayesmf import DataError, Gibbs, Model
 from bayesmf.cli.fit import _seconds
 from bayesmf.cli.main import main
 from bayesmf.data.io.atomic import locked
-from bayesmf.fitted.kept import Kept
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.inference import checkpoint
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.engine import Threads

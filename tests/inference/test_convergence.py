@@ -14,7 +14,7 @@ from bayesmf import DataError, Gibbs, Model, Ratings
 from bayesmf.cli.fit_run import describe_progress
 from bayesmf.cli.main import main
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES, Targets, endless_error
-from bayesmf.fitted.kept import Kept
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.inference import chains, convergence
 from bayesmf.inference.convergence import Check, check, choose_evenly, is_check, step_between
 from bayesmf.inference.engine import Threads

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from bayesmf import MAP, DataError, Gibbs, Hyper, Model, Variational, load, load_model, split
 from bayesmf.cli.main import main
 from bayesmf.data.split import carve
-from bayesmf.fitted.kept import Kept
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.inference.loop import Patience, Progress
 from bayesmf.model.data import Data
 from bayesmf.model.state import from_arrays, random_start, to_arrays

@@ -12,19 +12,6 @@ from bayesmf import DataError
 from bayesmf.model.designs import register
 
 
-class Chances:
-    """The predictive distribution: a thumb is up with probability ``mean``."""
-
-    def __init__(self, mean):
-        self.mean, self.sd = mean, np.sqrt(mean * (1 - mean))
-
-    def quantile(self, level):
-        return (1 - self.mean < level).astype(float)
-
-    def log_density(self, ratings):
-        return np.log(np.where(ratings > 0, self.mean, 1 - self.mean))
-
-
 @register("likelihood")
 @dataclass(frozen=True)
 class Thumbs:
@@ -33,6 +20,11 @@ class Thumbs:
     name: ClassVar[str] = "thumbs"
     latent: ClassVar[bool] = True
 
+    levels = (0.0, 1.0)
+
+    def settle(self, ratings):
+        return self
+
     def check(self, ratings):
         if not np.isin(ratings.values, (0, 1)).all():
             raise DataError("thumbs are 0 or 1; choose another likelihood")
@@ -40,17 +32,26 @@ class Thumbs:
     def centre(self, mean):
         return 0.0
 
-    def respond(self, centred, f, weight, draws):
-        sign, sd = np.where(centred > 0, 1.0, -1.0), 1 / np.sqrt(weight)
-        u = draws.uniforms(len(f))[:, 0]
-        return f - sign * sd * ndtri(u * ndtr(sign * f / sd))  # z on its side of 0
+    def unit(self, sd):
+        return 1.0
+
+    def start(self, users):
+        return {}
+
+    def begin(self, parameters, users):
+        return {}
+
+    def update(self, parameters, tau, hyper, seen, draws, shared):
+        return parameters, tau
+
+    def respond(self, parameters, seen, draws):
+        sign, sd = np.where(seen.centred > 0, 1.0, -1.0), 1 / np.sqrt(seen.weight)
+        u = draws.uniforms(len(seen.f))[:, 0]
+        return seen.f - sign * sd * ndtri(u * ndtr(sign * seen.f / sd))  # z on its side of 0
 
     def tau(self, hyper, size, total):
         return None
 
-    def predictive(self, f):
-        return Chances(ndtr(f.mean / f.sd))
-
-    def probabilities(self, f, levels):
+    def probabilities(self, parameters, user, f, levels):
         up = ndtr(f.mean / f.sd)
         return np.stack([1 - up, up], axis=1)

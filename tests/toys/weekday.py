@@ -21,19 +21,33 @@ class Weekday:
 
     name: ClassVar[str] = "weekday"
 
-    def start(self, cells, draws):
+    def prepare(self, cells):
+        return cells
+
+    def locate(self, train, cells):
+        return cells
+
+    def start(self, train, draws):
         return {"mood": np.zeros(7)}
 
-    def update(self, parameters, cells, residual, weight, draws):
-        day = cells.time // DAY % 7
+    def begin(self, parameters, train):
+        return parameters
+
+    def update(self, parameters, train, residual, weight, draws, shared):
+        if not shared:
+            return parameters
+        day = train.time // DAY % 7
         P = self.precision + np.bincount(day, weight, 7)
         linear = np.bincount(day, weight * residual, 7)
         return {"mood": linear / P + draws.normals(7)[:, 0] / np.sqrt(P)}
 
-    def contribution(self, parameters, cells):
-        if cells.time is None:
-            return np.zeros(len(cells.user))
-        return parameters["mood"][cells.time // DAY % 7]
+    def fitted(self, parameters, train):
+        return self.contribution(parameters, train)
 
-    def doubt(self, parameters, cells):
-        return np.full(len(cells.user), 1 / self.precision if cells.time is None else 0.0)
+    def contribution(self, parameters, where):
+        if where.time is None:
+            return np.zeros(len(where.user))
+        return parameters["mood"][where.time // DAY % 7]
+
+    def doubt(self, parameters, where):
+        return np.full(len(where.user), 1 / self.precision if where.time is None else 0.0)

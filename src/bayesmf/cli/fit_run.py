@@ -23,7 +23,7 @@ from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import AttributesWarning, DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import Targets
-from bayesmf.fitted.files import INSIDE
+from bayesmf.fitted.store.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.one_call import ALGORITHMS, Parts
 from bayesmf.inference.one_call import read_parts as read_parts

@@ -281,7 +281,7 @@ def _make_model(
     Returns the ratings, and the posteriors before and after.
     """
     with leaving_at_once():
-        from bayesmf.fitted.files import check_place_of
+        from bayesmf.fitted.store.files import check_place_of
     reading = ratings_options.take(words)
     check_place_of(out, words["overwrite"])
     fit = _with_attributes(load_fit(model, words["threads"]), *attributes)

@@ -6,49 +6,53 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from bayesmf.evaluation.frequency import FrequencyBins
+from bayesmf.model.likelihood import Discrete, Normal, Predictive, round_to
 
 Array = NDArray[np.float64]
 LEVELS = (0.5, 0.8, 0.95)
 
 
-def inside(values: Array, mean: Array, sd: Array, level: float) -> NDArray[np.bool_]:
-    """Whether each value is in the central interval of its Gaussian that should hold ``level``."""
-    return np.asarray(np.abs(values - mean) <= stats.norm.ppf(0.5 + level / 2) * sd)
+def inside(values: Array, found: Predictive, level: float) -> Array:
+    """Whether each value is in the central interval that should hold ``level``: 1, or 0.
+
+    A rating with a probability is a step of the distribution function. It counts by the part of
+    the step that lies between the ends of the interval, so that on average the share is ``level``
+    if the probabilities are right.
+    """
+    below, upto = found.below(values)
+    low, high = 0.5 - level / 2, 0.5 + level / 2
+    part = np.clip(upto, low, high) - np.clip(below, low, high)
+    whole = ((below >= low) & (below <= high)).astype(float)
+    return np.where(upto > below, part / np.maximum(upto - below, np.finfo(float).tiny), whole)
 
 
 def log_score(values: Array, mean: Array, sd: Array) -> Array:
     """log N(value | mean, sd), value by value; more is better."""
-    return np.asarray(stats.norm.logpdf(values, mean, sd), float)
+    return Normal(mean, sd).log_density(values)
 
 
-def crps(values: Array, mean: Array, sd: Array) -> Array:
-    """The continuous ranked probability score of a Gaussian, value by value; less is better.
-
-    sd [ z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi) ],  z = (value - mean) / sd
-    """
-    z = (values - mean) / sd
-    score = z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi)
-    return np.asarray(sd * score, float)
-
-
-def scores(values: Array, bins: FrequencyBins, mean: Array, variance: Array) -> dict[str, Any]:
-    """Return RMSE, MAE, log score, CRPS and coverage of Gaussian predictions.
+def scores(
+    values: Array, bins: FrequencyBins, found: Predictive, levels: Array | None = None
+) -> dict[str, Any]:
+    """Return RMSE, MAE, log score, CRPS and coverage of predictions.
 
     The keys are ``rmse``, ``mae``, ``log_score``, ``crps``, ``coverage_50``, ``coverage_80`` and
-    ``coverage_95``; ``by_bin`` has the same keys, with a list of one number for each bin.
+    ``coverage_95``; ``by_bin`` has the same keys, with a list of one number for each bin. If there
+    are ``levels``, ``log_probability`` is the mean log probability of the ratings; a Gaussian is
+    rounded to the levels for it.
     """
-    sd = np.sqrt(variance)
-    error = mean - values
+    error = found.mean - values
     measured = {
         "mae": np.abs(error),
-        "log_score": log_score(values, mean, sd),
-        "crps": crps(values, mean, sd),
+        "log_score": found.log_density(values),
+        "crps": found.crps(values),
     }
+    if levels is not None:
+        measured["log_probability"] = _rounded(found, levels).log_density(values)
     for level in LEVELS:
-        measured[f"coverage_{100 * level:.0f}"] = inside(values, mean, sd, level).astype(float)
+        measured[f"coverage_{100 * level:.0f}"] = inside(values, found, level)
     facts: dict[str, Any] = {
         "rmse": float(np.sqrt(np.mean(error**2))),
         "by_bin": {"rmse": bins.rmse(error).tolist()},
@@ -57,3 +61,10 @@ def scores(values: Array, bins: FrequencyBins, mean: Array, variance: Array) -> 
         facts[name] = float(each.mean())
         facts["by_bin"][name] = bins.mean(each).tolist()
     return facts
+
+
+def _rounded(found: Predictive, levels: Array) -> Predictive:
+    """The same on levels; a distribution that has levels stays as it is."""
+    if isinstance(found, Discrete):
+        return found
+    return Discrete(levels, round_to(levels, found.mean, found.sd))

@@ -19,12 +19,12 @@ from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
-from bayesmf.fitted import files as model_files
 from bayesmf.fitted.arviz import to_arviz
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior, check_on_scale
 from bayesmf.fitted.recommend import Asked, Seen, recommend
+from bayesmf.fitted.store import files as model_files
 from bayesmf.fitted.update import update
 from bayesmf.machine import check_threads, using
 from bayesmf.model.attributes import extend_attributes
@@ -271,8 +271,9 @@ class Fitted:
 
         The keys are ``rmse``, ``mae``, ``log_score`` (more is better), ``crps`` (less is better),
         ``coverage_50``, ``coverage_80`` and ``coverage_95`` (the share of test ratings inside the
-        central interval of that probability), and ``by_user_frequency``: a list with the same for
-        each bin of users, its ``user_ratings`` (training and test together) and its number of
+        central interval of that probability), ``log_probability`` if the scale has steps (the mean
+        log probability of the ratings), and ``by_user_frequency``: a list with the same for each
+        bin of users, its ``user_ratings`` (training and test together) and its number of
         ``test_ratings``.
         """
         if not isinstance(test, Ratings):
@@ -288,7 +289,8 @@ class Fitted:
         )
         with using(self.threads):
             found = posterior.predictive(cells)
-        facts = scores(np.asarray(rows.values, float), cut, found.mean, found.sd**2)
+        levels = posterior.levels if posterior.has_levels else None
+        facts = scores(np.asarray(rows.values, float), cut, found, levels)
         by_bin = facts.pop("by_bin")
         facts["by_user_frequency"] = [
             {

@@ -9,9 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
-from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.by_rating import (
+    begin_rows,
+    follow,
+    is_by_rating,
+    known_additions,
+    positions,
+    row_parameters,
+)
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
@@ -24,7 +31,7 @@ from bayesmf.model.state import Side, State, from_arrays, shift_names
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Covariances, Modes, Sampling
-from bayesmf.sweep.response import update_response
+from bayesmf.sweep.response import Learn, update_response
 from bayesmf.sweep.rows import update_rows
 
 Array = NDArray[np.float64]
@@ -32,6 +39,12 @@ Kind = Literal["draw", "mean", "point"]
 """What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
 UPDATES = 20  # of the new rows' Q, which settle in fewer
 ROUNDS = 2  # of the new rows' precisions, which settle in fewer
+RESPONSE_ROUNDS = 6  # where ratings are latent, or have effects of their own
+
+
+def rounds_of(model: Model) -> int:
+    """How many rounds what is hidden of rows is drawn in, before the rows that stay."""
+    return RESPONSE_ROUNDS if model.responds else ROUNDS
 
 
 def begin_draws(old: Posterior, seed: int, number: int) -> Draws:
@@ -40,21 +53,12 @@ def begin_draws(old: Posterior, seed: int, number: int) -> Draws:
     If they had, then a row that is drawn given what depends on an earlier draw of it, or of another
     row, would not be independent of that draw.
     """
-    return Draws(seed, number, old.updates * (ROUNDS + 1))
+    return Draws(seed, number, old.updates * (rounds_of(old.model) + 1))
 
 
-def last_round(first: Draws) -> Draws:
+def last_round(first: Draws, model: Model) -> Draws:
     """Random numbers of the last round, in which the rows are drawn that stay."""
-    return replace(first, sweep=first.sweep + ROUNDS)
-
-
-def _hide(data: Data, name: Name) -> Cells | None:
-    """Return the ratings as effects know them, which do not know the rows of one side."""
-    if data.response is None:
-        return None
-    cells = data.response.cells
-    nobody = np.full_like(cells.user, -1)
-    return cells._replace(user=nobody) if name == "user" else cells._replace(item=nobody)
+    return replace(first, sweep=first.sweep + rounds_of(model))
 
 
 def _draw_scales(
@@ -63,22 +67,32 @@ def _draw_scales(
     mine: SideData,
     new: State,
     draws: Draws,
-    known: Cells | None,
+    added: list[Array] | None,
 ) -> None:
-    """Draw the new rows' precisions in rounds with the rows."""
+    """Draw the new rows' precisions in rounds with the rows, and what else is hidden of them.
+
+    In the first round effects are where they begin, so that they do not explain what rows should.
+    """
     name = mine.name
     me, others = new.sides(name)
-    rounds = ROUNDS if has_hidden_scales(model) or model.responds else 0
+    rounds = rounds_of(model) if has_hidden_scales(model) or model.responds else 0
     for number in range(rounds):
         sampling = Sampling(replace(draws, sweep=draws.sweep + number))
         if model.responds:
-            update_response(model, data, new, sampling.draws, known=known)
+            update_response(
+                model, data, new, sampling.draws, _learned(name) if number else "none", added
+            )
         errors = update_rows(model, mine, me, others, new, sampling)
         if model.precision != "constant":
             conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
             me.alpha = sampling.take(name, "alpha", conditional)
     if model.responds:
-        update_response(model, data, new, last_round(draws), known=known)
+        update_response(model, data, new, last_round(draws, model), _learned(name), added)
+
+
+def _learned(name: Name) -> Learn:
+    """What is drawn of effects and likelihood: what belongs to users, if they are new."""
+    return "rows" if name == "user" else "none"
 
 
 def _update_means(model: Model, mine: SideData, new: State) -> None:
@@ -179,16 +193,23 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
         return np.concatenate([rows[kept], new.astype(np.float32)])[order]
 
     old = old.complete()
-    draws = dict(old.draws)
+    ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
+    train, held_out = _join_ratings(old, side, given, ids["user"], ids["item"])
+    draws = follow(old.draws, old.train, train)
+    at = positions(given, train) if train is not None and old.model.effects else None
     kind: Kind = "point" if old.is_point else "draw"
     scatter = np.zeros((old.model.size, old.model.size))  # C_S, averaged over the draws
     for k in range(len(old)):
         prior = old.newcomers.new_rows(old.draws, k, side)
         scatter += prior.cov / len(old)
-        new = _fold_rows(
-            old.model, old.drawn(k), data, side, begin_draws(old, seed, k + 1), kind, prior
-        )
+        state = old.drawn(k)
+        own = begin_draws(old, seed, k + 1)
+        added = known_additions(old, data, state, side)
+        new = _fold_rows(old.model, state, data, side, own, kind, prior, added)
         for name, rows in new.items():
+            if is_by_rating(name):
+                draws[name][k, at] = rows
+                continue
             if k == 0:
                 shape = (len(old), len(order), *rows.shape[1:])
                 draws[name] = np.empty(shape, np.float32)
@@ -204,10 +225,8 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
         for name, rows in new.items():
             centre[name] = join(old.centre.get(name), rows)
     counts = {"user": old.user_counts, "item": old.item_counts}
-    added = data.user.counts if side == "user" else data.item.counts
-    counts[side] = np.concatenate([counts[side][kept], added])[order]
-    ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
-    train, held_out = _join_ratings(old, side, given, ids["user"], ids["item"])
+    theirs = data.user.counts if side == "user" else data.item.counts
+    counts[side] = np.concatenate([counts[side][kept], theirs])[order]
     return replace(
         old,
         users=ids["user"],
@@ -246,7 +265,14 @@ def _join_ratings(
 
 
 def _fold_rows(
-    model: Model, state: State, data: Data, side: Name, draws: Draws, kind: Kind, prior: NewRows
+    model: Model,
+    state: State,
+    data: Data,
+    side: Name,
+    draws: Draws,
+    kind: Kind,
+    prior: NewRows,
+    added: list[Array] | None = None,
 ) -> dict[str, Array]:
     """Return the new rows of one state, by the names of their arrays.
 
@@ -255,12 +281,13 @@ def _fold_rows(
     made.
     """
     model, state = at_point(model, state) if kind == "point" else (model, state)
+    state = begin_rows(model, data, state, side)
     mine, new, me, others = _start_rows(model, state, data, side, prior)
     size = model.size
-    settle_scales(model, data, mine, new, draws, kind, _hide(data, side))
+    settle_scales(model, data, mine, new, draws, kind, added)
     means, noise = _Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
     if kind == "draw":
-        update_rows(model, mine, me, others, new, Sampling(last_round(draws)))
+        update_rows(model, mine, me, others, new, Sampling(last_round(draws, model)))
         noise = me.x[:, :size].copy()
     update_rows(model, mine, me, others, new, means)
     if kind == "draw":
@@ -275,7 +302,7 @@ def _fold_rows(
     }
     theirs = data.item if side == "user" else data.user
     rows.update(_draw_columns(model, theirs, others, len(me.x), draws, kind))
-    return rows
+    return rows | row_parameters(new, side)
 
 
 def at_point(model: Model, state: State) -> tuple[Model, State]:
@@ -291,16 +318,16 @@ def settle_scales(
     new: State,
     draws: Draws,
     kind: Kind,
-    known: Cells | None,
+    added: list[Array] | None = None,
 ) -> None:
     """Draw the precisions of rows whose prior is known, or update their means.
 
-    ``known`` are the ratings as the model's effects know them.
+    ``added`` is what the model's effects add to the ratings, if these are not to be drawn.
     """
     if kind == "mean":
         _update_means(model, mine, new)
     elif kind == "draw":
-        _draw_scales(model, data, mine, new, draws, known)
+        _draw_scales(model, data, mine, new, draws, added)
 
 
 def _draw_columns(

@@ -17,13 +17,13 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
+from bayesmf.fitted.store.kept import kept_as
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import count_weights
 from bayesmf.model.designs import SIDES, Name
-from bayesmf.model.effects import Effect, Parameters
-from bayesmf.model.likelihood import Moments, Predictive
+from bayesmf.model.likelihood import Discrete, Moments, Normal, Predictive
 from bayesmf.model.spec import Model
-from bayesmf.model.state import State, from_arrays, to_arrays
+from bayesmf.model.state import LIKELIHOOD, State, from_arrays, to_arrays
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -138,7 +138,10 @@ class Posterior:
 
     def predictive(self, cells: Cells) -> Predictive:
         """The predictive distribution of the ratings of pairs."""
-        return self.model.likelihood.predictive(self.moments(cells))
+        if self.model.likelihood.latent:
+            return Discrete(self.levels, self.probabilities(cells))
+        found = self.moments(cells)
+        return Normal(found.mean, found.sd)
 
     def centred(self) -> Posterior:
         """The same with the centre as its only draw, if there is one: the same expectations."""
@@ -173,6 +176,10 @@ class Posterior:
         # nobody known stands behind all rows, then the strangers with attributes
         found = {n: np.where(rows[n] < 0, sizes[n] - 1 - rows[n], rows[n]) for n in SIDES}
         plain = cells.plain()
+        where = [
+            effect.locate(train, plain)
+            for effect, train in zip(self.model.effects, self.prepared, strict=True)
+        ]
         for number in range(len(draws["tau"])):
             x = {name: self._rows(draws, number, name, cells.given) for name in SIDES}
             f = np.empty(len(cells.user))
@@ -181,9 +188,10 @@ class Posterior:
             doubt = self._doubt(draws, number, rows, x, found) + self._noise(
                 draws, number, x, found
             )
-            for effect, parameters in self._effects(draws, number):
-                f += effect.contribution(parameters, plain)
-                doubt += effect.doubt(parameters, plain)
+            for k, effect in enumerate(self.model.effects):
+                parameters = parameters_of(draws, number, f"effect {k}.")
+                f += effect.contribution(parameters, where[k])
+                doubt += effect.doubt(parameters, where[k])
             noise_variance = np.full(len(f), 1 / float(draws["tau"][number][0]))
             for name in SIDES:
                 alpha = draws[f"{name}.alpha"][number].astype(float)
@@ -277,20 +285,14 @@ class Posterior:
                 total = total + np.where(found[name] < len(noise), added**2, 0.0)
         return total
 
-    def _effects(
-        self, draws: Mapping[str, NDArray[np.float32]], number: int
-    ) -> Iterator[tuple[Effect, Parameters]]:
-        """The effects of the model with their parameters in one draw."""
-        for k, effect in enumerate(self.model.effects):
-            start = f"effect {k}."
-            yield (
-                effect,
-                {
-                    name.removeprefix(start): values[number].astype(float)
-                    for name, values in draws.items()
-                    if name.startswith(start)
-                },
-            )
+    @cached_property
+    def prepared(self) -> list[Any]:
+        """The training ratings as each effect of the model takes them; None if not at hand."""
+        if self.train is None:
+            return [None] * len(self.model.effects)
+        rows = self.train.by_user
+        cells = Cells(rows.row_index, rows.index, rows.times)
+        return [effect.prepare(cells) for effect in self.model.effects]
 
     def complete(self) -> Posterior:
         """The same with what is known of newcomers among its draws, so that it can be saved."""
@@ -321,16 +323,27 @@ class Posterior:
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
-        levels = self.levels
+        levels, user = self.levels, np.maximum(cells.user, -1)
         out = np.zeros((len(cells.user), len(levels)))
-        for draw in self._each_draw(self.draws, cells):
-            out += self.model.likelihood.probabilities(draw, levels)
+        for begin in range(0, len(user), CHUNK):
+            span = slice(begin, begin + CHUNK)
+            for number, draw in enumerate(self._each_draw(self.draws, cells.take(span))):
+                own = parameters_of(self.draws, number, LIKELIHOOD)
+                out[span] += self.model.likelihood.probabilities(own, user[span], draw, levels)
         return out / len(self)
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether ratings are one of ``levels``."""
+        steps = self.scale.step is not None and self.scale.low < self.scale.high
+        return self.model.likelihood.latent or steps
 
     @property
     def levels(self) -> Array:
         """The ratings that there are, for a discrete scale."""
-        if self.scale.step is None or self.scale.low == self.scale.high:
+        if self.model.likelihood.latent:
+            return np.array(self.model.likelihood.levels)
+        if self.scale.step is None or not self.has_levels:
             raise DataError(
                 f"the scale {self.scale} has no steps, so no rating has a probability; ask for "
                 "quantiles instead"
@@ -360,6 +373,17 @@ class Posterior:
         user, item = self._warm("user", found.user), self._warm("item", found.item)
         given = self.newcomers.number_strangers(asked, {"user": user, "item": item})
         return Cells(user, item, found.time, given or None)
+
+
+def parameters_of(
+    draws: Mapping[str, NDArray[Any]], number: int, start: str
+) -> dict[str, NDArray[np.float64]]:
+    """The parameters of an effect or of the likelihood in one draw, by their own names."""
+    return {
+        name.removeprefix(start): values[number].astype(float)
+        for name, values in draws.items()
+        if name.startswith(start)
+    }
 
 
 def _behind(values: NDArray[Any], rows: int, value: float) -> NDArray[Any]:
@@ -402,9 +426,10 @@ def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     W = count_weights(model, train.users, train.items)
     noise = train.n_users if model.redraw else 0
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W + noise)
+    size += 2 * len(train) * len(model.effects)  # those of single ratings, in half precision
     return min(most, max(BYTES // size, most // 10))
 
 
 def draws_of(state: State) -> dict[str, NDArray[np.float32]]:
     """Return one state as draws: a MAP estimate has but one."""
-    return {name: np.asarray(values, np.float32)[None] for name, values in to_arrays(state).items()}
+    return {name: np.asarray(v, kept_as(name))[None] for name, v in to_arrays(state).items()}

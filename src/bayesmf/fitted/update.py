@@ -28,20 +28,30 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
+from bayesmf.fitted.by_rating import (
+    begin_rows,
+    follow,
+    is_by_rating,
+    is_of_row,
+    known_additions,
+    positions,
+    row_parameters,
+)
 from bayesmf.fitted.fold_in import Kind, add_rows, at_point, begin_draws, last_round, settle_scales
-from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import POWER, KnownRows
 from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors, SideData
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model
-from bayesmf.model.state import Side, State, from_arrays
+from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import Counter
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Modes, Sampling
+from bayesmf.sweep.response import update_response
 from bayesmf.sweep.rows import update_rows
 
 Array = NDArray[np.float64]
@@ -98,7 +108,8 @@ def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Pos
     if len(known):
         _measure(old, name)
     train = merge_ratings([old.train, ratings], old.users, old.items)
-    merged = _hand_on(old, replace(old, train=train))
+    draws = follow(old.draws, old.train, train)
+    merged = _hand_on(old, replace(old, train=train, draws=draws))
     rows = np.sort(old.row_of(name, known))
     return _draw_again(merged, name, rows, seed) if len(rows) else merged
 
@@ -205,12 +216,14 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     newcomers, size = old.newcomers, max(len(picked.ratings), 1)
     known = _measure(old, name)
     together = max(1, min(MOST_RATINGS // size, MOST_ROWS // len(rows)))
-    if old.model.effects:  # every draw has its own
+    if old.model.responds:  # every draw has parameters of its own
         together = 1
     kind: Kind = "point" if old.is_point else "draw"
     parts = ("x",) if old.is_point else ("x", "alpha", "noise")
     names = [key for part in parts if (key := f"{name}.{part}") in old.draws]
-    draws: dict[str, Any] = dict(old.draws) | {key: old.draws[key].copy() for key in names}
+    at = positions(_by(name, picked.ratings), old.train) if old.model.effects else None  # type: ignore[arg-type]
+    changed = [key for key in old.draws if key in names or is_of_row(key)]
+    draws: dict[str, Any] = dict(old.draws) | {key: old.draws[key].copy() for key in changed}
     for number, begin in enumerate(range(0, len(old), together)):
         span = slice(begin, min(begin + together, len(old)))
         prior = known.draws.take(span)
@@ -219,8 +232,13 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
         # after those of rows that are folded in
         own = begin_draws(old, seed, len(old) + 1 + number)
         new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
-        for key in names:
-            draws[key][span, rows] = new[key]
+        for key, values in new.items():
+            if is_by_rating(key):
+                draws[key][begin, at] = values
+            elif key in names:
+                draws[key][span, rows] = values
+            elif name == "user":  # of the likelihood
+                draws[key][begin, rows] = values
     centre = old.centre
     if old.centre is not None:
         assert known.centre is not None
@@ -258,20 +276,22 @@ def _draw_span(
     me, others = state.sides(name)
     others.alpha *= np.repeat(draws["tau"][span, 0].astype(float), len(picked.others))
     mine = replace(data.user if name == "user" else data.item, priors=priors)
-    known = None
+    added = None
     if data.response is not None:
         cells = data.response.cells
-        user, item = (index[side][getattr(cells, side) % len(index[side])] for side in SIDES)
-        known = Cells(user, item, cells.time)
-    settle_scales(model, data, mine, state, own, kind, known)
-    last = Sampling(last_round(own)) if kind == "draw" else Modes()
+        user, item = (index[side][getattr(cells, side)] for side in SIDES)
+        added = known_additions(old, data, state, name, Cells(user, item, cells.time))
+        state = begin_rows(model, data, state, name)
+        me, others = state.sides(name)
+    settle_scales(model, data, mine, state, own, kind, added)
+    last = Sampling(last_round(own, model)) if kind == "draw" else Modes()
     update_rows(model, mine, me, others, state, last)
     shape = times, len(picked.rows)
     found = {f"{name}.alpha": me.alpha.reshape(shape)}
     if f"{name}.noise" in draws:
         found[f"{name}.noise"] = _take_noise(model, mine, me, others, state).reshape(*shape, -1)
     found[f"{name}.x"] = me.x[:, : model.size].reshape(*shape, model.size)
-    return found
+    return found | row_parameters(state, name)
 
 
 def _take_noise(model: Model, mine: SideData, me: Side, others: Side, state: State) -> Array:
@@ -296,8 +316,10 @@ def _stack(
         for part in ("mu", "Lambda"):  # which rows whose priors are known do not ask for
             arrays[f"{side}.{part}"] = draws[f"{side}.{part}"][span.start]
     for key, values in draws.items():
-        if key.startswith("effect "):
+        if key.startswith(("effect ", LIKELIHOOD)):
             arrays[key] = values[span.start]
+    for key in [key for key in arrays if key.startswith(f"{LIKELIHOOD}user.")]:
+        arrays[key] = arrays[key][index["user"]]
     state = from_arrays(arrays)
     return at_point(model, state) if kind == "point" else (model, state)
 
@@ -321,15 +343,17 @@ def redraw_users(model: Model, train: Ratings, kept: Kept, seed: int) -> None:
     validation ratings too: better on MovieLens 1M, worse on Epinions.
     """
     draws = kept.arrays
-    data, known = Data.of(train, model).user, Posterior.of(model, train, draws)
+    data, known = Data.of(train, model), Posterior.of(model, train, draws)
     noise = kept.extend("user.noise", (train.n_users, model.size))
     for number in range(len(known)):
-        state = known.state(number)
+        state, own = known.state(number), Draws(seed, number)
+        if model.responds:
+            update_response(model, data, state, replace(own, sweep=1), "none")
         prior = known.newcomers.new_rows(draws, number, "user", power=POWER)
         added = known.newcomers.offsets(prior.W, "user")
-        mine = replace(data, priors=prior.known_priors(data.counts, prior.told_sums(), added))
+        priors = prior.known_priors(data.user.counts, prior.told_sums(), added)
+        mine = replace(data.user, priors=priors)
         state.user.shifts = []  # the prior knows what designs add
-        again = _Again(Draws(seed, number))
-        update_rows(model, mine, state.user, state.item, state, again)
+        update_rows(model, mine, state.user, state.item, state, _Again(own))
         noise[number] = _take_noise(model, mine, state.user, state.item, state)
         draws["user.x"][number] = state.user.x[:, : model.size]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesmf.data.ratings import Ratings
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES, find_warm_up
-from bayesmf.fitted.kept import Kept
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.inference.convergence import Check, check, choose_evenly, is_check, step_between
 from bayesmf.inference.engine import Engine
 from bayesmf.inference.loop import Patience, Progress

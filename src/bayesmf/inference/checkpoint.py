@@ -30,7 +30,7 @@ from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import SUMMARIES
-from bayesmf.fitted.kept import Key
+from bayesmf.fitted.store.kept import Key
 from bayesmf.inference.chains import NOT_REACHED, Chains
 from bayesmf.inference.convergence import Check
 from bayesmf.inference.loop import Clock

@@ -20,8 +20,8 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import Targets, endless_error
 from bayesmf.fitted.base import Fitted, test_error
-from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
+from bayesmf.fitted.store.kept import Kept
 from bayesmf.fitted.update import redraw_users
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
@@ -245,7 +245,7 @@ class Gibbs:
     @property
     def _redraws(self) -> bool:
         """Whether the users of kept draws are drawn again, if all ratings are here."""
-        return self.model.redraw and not self.model.responds
+        return self.model.redraw
 
     @contextlib.contextmanager
     def _keep_draws(self, keep: int, keep_in: str | Path | None) -> Iterator[Kept]:

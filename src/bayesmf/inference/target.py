@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import Data
-from bayesmf.model.likelihood import Moments
+from bayesmf.model.likelihood import Discrete, Moments
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State
 
@@ -66,6 +67,10 @@ class Watched:
     def __init__(self, cells: Cells, data: Data, model: Model) -> None:
         self.cells, self.mean, self.model = cells, data.mean, model
         self.users, self._row = np.unique(cells.user, return_inverse=True)
+        self._where: list[Any] = []  # the pairs, as each effect takes them
+        if data.response is not None:
+            parts = zip(model.effects, data.response.prepared, strict=True)
+            self._where = [effect.locate(train, cells) for effect, train in parts]
 
     def predict(self, state: State) -> Array:
         """The expected ratings at one state."""
@@ -77,15 +82,22 @@ class Watched:
         return float(np.var(f)), mean
 
     def _expect(self, state: State) -> tuple[Array, Array, Array]:
-        """Expected ratings, the noise's variance and the linear predictor."""
+        """Expected ratings, the variance of ratings about them, and the linear predictor."""
         x, alpha = state.user.at(self.users)
         f = np.empty(len(self.cells.user))
         predict(self._row, self.cells.item, x, state.item.x, self.mean, f)
-        for effect, parameters in zip(self.model.effects, state.effects, strict=True):
-            f += effect.contribution(parameters, self.cells)
+        doubt, likelihood = np.zeros(len(f)), self.model.likelihood
+        for effect, own, where in zip(self.model.effects, state.effects, self._where, strict=True):
+            f += effect.contribution(own, where)
+            doubt += effect.doubt(own, where)
         precision = state.tau * alpha[self._row] * state.item.alpha[self.cells.item]
-        moments = Moments(f, np.zeros(len(f)), 1 / precision)
-        return self.model.likelihood.predictive(moments).mean, moments.noise_variance, f
+        noise_variance = doubt + 1 / precision
+        if not likelihood.latent:
+            return f, noise_variance, f
+        levels, moments = np.array(likelihood.levels), Moments(f, doubt, 1 / precision)
+        chances = likelihood.probabilities(state.likelihood, self.cells.user, moments, levels)
+        found = Discrete(levels, chances)
+        return found.mean, found.sd**2, f
 
 
 class Target(Watched):

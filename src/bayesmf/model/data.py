@@ -84,15 +84,17 @@ class Response:
     by_user: Array
     by_item: Array
     order: NDArray[np.int64]  # by_item[k] is by_user[order[k]]
+    prepared: tuple[Any, ...] = ()  # the ratings as each effect of the model takes them
 
     @classmethod
-    def of(cls, ratings: Ratings, mean: float) -> Response:
+    def of(cls, ratings: Ratings, model: Model, mean: float) -> Response:
         """That of ratings before anything is known of them: their values about the mean."""
         rows = ratings.by_user
         cells = Cells(rows.row_index, rows.index, rows.times)
         centred = np.asarray(rows.values, float) - mean
         order = np.argsort(rows.index, kind="stable")
-        return cls(cells, centred, centred.copy(), centred[order], order)
+        prepared = tuple(effect.prepare(cells) for effect in model.effects)
+        return cls(cells, centred, centred.copy(), centred[order], order, prepared)
 
     def put(self, values: Array) -> None:
         """Hand new values to the kernels."""
@@ -123,7 +125,7 @@ class Data:
         user, item = ratings.by_user, ratings.by_item
         response, read = None, mean  # what the kernels take off what they read
         if model.responds:
-            response, read = Response.of(ratings, mean), 0.0
+            response, read = Response.of(ratings, model, mean), 0.0
             user = _with_values(user, response.by_user)
             item = _with_values(item, response.by_item)
         users: tuple[Matrix, ...] = ()

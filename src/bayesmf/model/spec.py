@@ -217,13 +217,19 @@ class Model:
     def settle(self, train: Any) -> Model:
         """The same model with a unit, that of the training ratings unless it has one.
 
+        Its likelihood then knows what it has to know of the ratings, such as their scale.
+
         A bias is in units, and so is the product of two features, each of which is in roots of a
         unit. That makes the model equivariant: ratings a r + b have the predictions a p + b.
         """
-        if self.unit is not None:
+        likelihood = self.likelihood.settle(train)
+        unit = self.unit
+        if unit is None:
+            sd = likelihood.unit(train.sd)
+            unit = sd if sd > 1e-9 * abs(train.mean) else 1.0
+        if unit == self.unit and likelihood == self.likelihood:
             return self
-        sd = 0.0 if self.likelihood.latent else train.sd
-        return replace(self, unit=sd if sd > 1e-9 * abs(train.mean) else 1.0)
+        return replace(self, unit=unit, likelihood=likelihood)
 
     @property
     def units(self) -> NDArray[np.float64]:

@@ -100,6 +100,7 @@ class State:
     tau: float
     sweep: int = 0
     effects: list[Parameters] = field(default_factory=list)  # one for each effect of the model
+    likelihood: Parameters = field(default_factory=dict)  # the parameters that it has of its own
 
     def sides(self, name: Name) -> tuple[Side, Side]:
         """The side of this name, and the other."""
@@ -134,10 +135,13 @@ def random_start(
     effects = []
     if data.response is not None:
         effects = [
-            effect.start(data.response.cells, stream(draws, None, "effect", number))
-            for number, effect in enumerate(model.effects)
+            effect.start(train, stream(draws, None, "effect", number))
+            for number, (effect, train) in enumerate(
+                zip(model.effects, data.response.prepared, strict=True)
+            )
         ]
-    return State(user, item, float(model.units[0] ** -2), effects=effects)
+    own = model.likelihood.start(len(user.x))
+    return State(user, item, float(model.units[0] ** -2), effects=effects, likelihood=own)
 
 
 def _start_side(model: Model, mine: SideData, draws: Draws, sd: float) -> Side:
@@ -204,6 +208,8 @@ def check_start(start: object, model: Model, data: Data) -> State:
         refresh_offsets(me, mine)
     if len(state.effects) != len(model.effects):
         raise DataError("the start is of another model: it has other effects")
+    if set(state.likelihood) != set(model.likelihood.start(0)):
+        raise DataError("the start is of another model: it has another likelihood")
     return state
 
 
@@ -236,6 +242,7 @@ def _check_shapes(me: Side, mine: SideData, model: Model) -> None:
 
 
 PARAMETERS = ("mu", "Lambda", "alpha", "scale")
+LIKELIHOOD = "likelihood."
 
 
 def shift_names(number: int) -> dict[str, str]:
@@ -255,6 +262,7 @@ def to_arrays(state: State) -> dict[str, Array]:
                 out[f"{name}.{called}"] = getattr(shift, part)
     for number, parameters in enumerate(state.effects):
         out.update({f"effect {number}.{key}": values for key, values in parameters.items()})
+    out.update({f"{LIKELIHOOD}{key}": values for key, values in state.likelihood.items()})
     return out
 
 
@@ -284,4 +292,6 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], data: Data | None = None) ->
             while len(state.effects) <= int(number):
                 state.effects.append({})
             state.effects[int(number)][parameter] = np.array(values, float)
+        elif key.startswith(LIKELIHOOD):
+            state.likelihood[key.removeprefix(LIKELIHOOD)] = np.array(values, float)
     return state

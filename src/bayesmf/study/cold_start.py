@@ -15,6 +15,7 @@ from bayesmf.errors import DataError
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted.base import Fitted
+from bayesmf.model.likelihood import Normal
 from bayesmf.study.specs import GIVEN
 
 SHARE = 0.1  # of the users (or items) that have more than ``FEWEST`` ratings
@@ -88,7 +89,7 @@ class ColdStart:
         mean, sd = (found[name].to_numpy() for name in ("mean", "sd"))
         values, rows = np.asarray(test.values, float), test.by_user
         everything = FrequencyBins((), np.zeros(len(test), np.int64))
-        facts = scores(values, everything, mean, sd**2)
+        facts = scores(values, everything, Normal(mean, sd))
         del facts["by_bin"]
         newcomer = rows.row_index if self.side == "user" else rows.index
         squares = np.bincount(newcomer, (mean - values) ** 2, minlength=self.held.n_users)

@@ -23,6 +23,7 @@ from bayesmf.inference.variational.draws import noise_variance, prediction_varia
 from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import Data
+from bayesmf.model.likelihood import Normal
 from bayesmf.model.state import State, to_arrays
 from bayesmf.study.cold_start import ColdStart
 from bayesmf.study.record import Arrays, Recorder, Tell
@@ -67,7 +68,7 @@ def _score(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outc
     values = np.asarray(test.by_user.values, float)
     squares = np.bincount(test.by_user.row_index, (mean - values) ** 2, minlength=test.n_users)
     arrays: Arrays = {"user_squares": squares, "user_count": test.by_user.counts}
-    return scores(values, bins, mean, variance), arrays
+    return scores(values, bins, Normal(mean, np.sqrt(variance))), arrays
 
 
 def _sampler(run: Run, parts: Parts, **others: Any) -> Gibbs:

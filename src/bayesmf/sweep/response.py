@@ -2,31 +2,41 @@
 
 Effects are drawn given what the rows leave unexplained, the working response of a latent likelihood
 given everything else. Both come first in a sweep, so nothing of the response needs to be kept
-between two sweeps but the parameters of the effects.
+between two sweeps but the parameters of the effects and of the likelihood.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.data.pairs import Cells
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import Data
+from bayesmf.model.likelihood import Observations
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 
 Array = NDArray[np.float64]
+Learn = Literal["all", "rows", "none"]
+"""Which parameters are drawn: all, or those of single ratings and users, or none of them."""
 
 
 def update_response(
-    model: Model, data: Data, state: State, draws: Draws, *, known: Cells | None = None
+    model: Model,
+    data: Data,
+    state: State,
+    draws: Draws,
+    learn: Learn = "all",
+    added: Sequence[Array] | None = None,
 ) -> None:
     """Draw the latent ratings and the effects, and hand what is left to the kernels.
 
-    With ``known``, the ratings as the effects know them, these are left as they are.
+    ``added`` is what the effects add to each rating, if they are not to be drawn.
     """
     response = data.response
     assert response is not None
@@ -35,23 +45,40 @@ def update_response(
     size = state.user.size
     predict(cells.user, cells.item, state.user.x[:, :size], state.item.x[:, :size], 0.0, f)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
-    added = [
-        effect.contribution(parameters, cells if known is None else known)
-        for effect, parameters in zip(model.effects, state.effects, strict=True)
-    ]
+    drawn = learn != "none" and added is None
+    parts = zip(model.effects, state.effects, response.prepared, strict=True)
+    x = list(added) if added is not None else [e.fitted(p, train) for e, p, train in parts]
     target = response.centred
     if model.likelihood.latent:
-        predictor = f + sum(added) if added else f
-        own = stream(draws, None, "response")
-        target = model.likelihood.respond(target, predictor, weight, own)
-    for number, effect in enumerate(model.effects if known is None else ()):
-        others = sum(x for k, x in enumerate(added) if k != number)
-        state.effects[number] = effect.update(
-            state.effects[number],
-            cells,
-            target - f - others,
-            weight,
-            stream(draws, None, "effect", number),
+        seen = Observations(cells.user, target, f + sum(x) if x else f, weight)
+        seen = _update_likelihood(model, state, seen, draws, learn)
+        target, weight = (
+            model.likelihood.respond(state.likelihood, seen, stream(draws, None, "response")),
+            seen.weight,
         )
-        added[number] = effect.contribution(state.effects[number], cells)
-    response.put(target - sum(added) if added else target)
+    if drawn:
+        for number, effect in enumerate(model.effects):
+            others = sum(each for k, each in enumerate(x) if k != number)
+            state.effects[number] = effect.update(
+                state.effects[number],
+                response.prepared[number],
+                target - f - others,
+                weight,
+                stream(draws, None, "effect", number),
+                learn == "all",
+            )
+            x[number] = effect.fitted(state.effects[number], response.prepared[number])
+    response.put(target - sum(x) if x else target)
+
+
+def _update_likelihood(
+    model: Model, state: State, seen: Observations, draws: Draws, learn: Learn
+) -> Observations:
+    """Draw the likelihood's parameters and tau; the ratings come back with new weights."""
+    if learn == "none":
+        return seen
+    before, own = state.tau, stream(draws, None, "response", 1)
+    state.likelihood, state.tau = model.likelihood.update(
+        state.likelihood, before, model.priors, seen, own, learn == "all"
+    )
+    return seen._replace(weight=seen.weight * (state.tau / before))

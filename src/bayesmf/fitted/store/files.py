@@ -29,12 +29,14 @@ from bayesmf.data.io.atomic import (
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
+from bayesmf.fitted.by_rating import is_by_rating
 from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.store.kept import kept_as
 from bayesmf.model.attributes import Attributes
 from bayesmf.model.data import column_counts, design_matrices
 from bayesmf.model.designs import MOST_DESIGNS, SIDES, RatedSet, SideFacts
 from bayesmf.model.spec import Hyper, Model
-from bayesmf.model.state import shift_names
+from bayesmf.model.state import LIKELIHOOD, shift_names
 
 FORMAT = 2
 OLDEST = 1  # the first format that is still read; it has no held-out ratings and no order of traces
@@ -151,7 +153,11 @@ def _make_files(
     from safetensors.numpy import save as to_bytes
 
     posterior = posterior.complete()
-    arrays: dict[str, NDArray[Any]] = {f"draws.{k}": v for k, v in posterior.draws.items()}
+    arrays: dict[str, NDArray[Any]] = {
+        f"draws.{name}": values
+        for name, values in posterior.draws.items()
+        if not (without_ratings and is_by_rating(name))
+    }
     if posterior.centre is not None:
         arrays.update({f"centre.{name}": values for name, values in posterior.centre.items()})
     arrays["user.counts"], arrays["item.counts"] = posterior.user_counts, posterior.item_counts
@@ -395,6 +401,11 @@ def _check(
                 raise _Bad(f"its {name} has another shape than the model")
             if group[name].dtype != np.float32 or not np.isfinite(group[name]).all():
                 raise _Bad(f"its {name} holds values that are no numbers")
+    for name, values in draws.items():
+        if name.startswith(("effect ", LIKELIHOOD)) and (
+            values.dtype != kept_as(name) or len(values) != count or not np.isfinite(values).all()
+        ):
+            raise _Bad(f"its {name} holds values that are no numbers")
     for group in (draws, centre):
         for name in ("tau", "user.alpha", "item.alpha"):
             if group and not (group[name] > 0).all():

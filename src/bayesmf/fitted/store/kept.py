@@ -1,4 +1,4 @@
-"""Draws kept on request: float32, in memory or in a folder."""
+"""Draws kept on request: float32, or half of it for each rating, in memory or in a folder."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from bayesmf.errors import DataError
+from bayesmf.model.effects import BY_RATING
 from bayesmf.model.state import State, from_arrays, to_arrays
 
 FACTS = "draws.json"
 Key = tuple[int, int]  # the chain of a draw, and its sweep, counted from the start of the run
+
+
+def kept_as(name: str) -> type[np.floating[Any]]:
+    """The type in which an array of a draw is kept, by its name."""
+    return np.float16 if f".{BY_RATING}" in name else np.float32
 
 
 class Kept:
@@ -105,8 +111,9 @@ class Kept:
 
     def _make(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         if self.folder is None or 0 in shape:
-            return np.empty(shape, np.float32)
-        return open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=np.float32, shape=shape)
+            return np.empty(shape, kept_as(name))
+        kind = kept_as(name)
+        return open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float32]]:
@@ -143,7 +150,7 @@ class Kept:
             kept = cls(int(facts.get("most", len(keys))), folder)
             for name, shape in facts["shapes"].items():
                 kept._arrays[name] = (
-                    np.empty((kept.most, *shape), np.float32)
+                    np.empty((kept.most, *shape), kept_as(name))
                     if 0 in (kept.most, *shape)
                     else np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
                 )

@@ -1,0 +1,1 @@
+"""How draws and fits are kept: in memory, in folders, in files."""
