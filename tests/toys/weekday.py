@@ -21,6 +21,9 @@ class Weekday:
 
     name: ClassVar[str] = "weekday"
 
+    def settle(self, unit):
+        return self
+
     def prepare(self, cells):
         return cells
 

@@ -227,9 +227,10 @@ class Model:
         if unit is None:
             sd = likelihood.unit(train.sd)
             unit = sd if sd > 1e-9 * abs(train.mean) else 1.0
-        if unit == self.unit and likelihood == self.likelihood:
+        effects = tuple(effect.settle(unit) for effect in self.effects)
+        if (unit, likelihood, effects) == (self.unit, self.likelihood, self.effects):
             return self
-        return replace(self, unit=unit, likelihood=likelihood)
+        return replace(self, unit=unit, likelihood=likelihood, effects=effects)
 
     @property
     def units(self) -> NDArray[np.float64]:
