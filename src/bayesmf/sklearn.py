@@ -25,7 +25,7 @@ except ImportError as error:
         "'bayesmf[sklearn]'"
     ) from error
 
-OF_MODEL = ("rank", "user_designs", "item_designs", "own_features", "precision", "bias")
+OF_MODEL = ("rank", "user_designs", "item_designs", "own_features", "precision", "bias", "time")
 
 
 class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -33,8 +33,9 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters:
 
-    - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``: those
-      of ``Model``. None stands for what ``Model()`` has, so that the default is the best model.
+    - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``,
+      ``time``: those of ``Model``. A time chain needs a column of times beside the pairs, by its
+      name in a frame. None stands for what ``Model()`` has, so that the default is the best model.
     - ``user_attributes``, ``item_attributes``: what is known about users and items beforehand:
       ``Attributes``, a frame, or the path of a file.
     - ``sweeps``, ``burn_in``: those of ``Gibbs``, for one chain. With None, ``Gibbs`` chooses the
@@ -56,6 +57,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         own_features: bool | None = None,
         precision: str | None = None,
         bias: str | None = None,
+        time: str | None = None,
         user_attributes: Any = None,
         item_attributes: Any = None,
         sweeps: int = 200,
@@ -70,6 +72,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.own_features = own_features
         self.precision = precision
         self.bias = bias
+        self.time = time
         self.user_attributes = user_attributes
         self.item_attributes = item_attributes
         self.sweeps = sweeps
@@ -85,6 +88,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             users=pairs.user,
             items=pairs.item,
             ratings=np.asarray(y, float),
+            times=pairs.seconds() if self.time not in (None, "none") else None,
             duplicates=self.duplicates,  # type: ignore[arg-type]
         )
         self.fit_ = self._sampler().fit(ratings)
@@ -128,7 +132,7 @@ def _threads(n_jobs: int | None) -> int:
 def _plain_pairs(X: Any) -> Pairs:
     """Read pairs whose ids are what they are in an array of objects: all integers, or all text."""
     pairs = pairs_of(X)
-    return Pairs(_to_list(pairs.user), _to_list(pairs.item))
+    return Pairs(_to_list(pairs.user), _to_list(pairs.item), pairs.time)
 
 
 def _to_list(values: Any) -> list[Any]:

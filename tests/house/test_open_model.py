@@ -51,7 +51,7 @@ def simulate(model: Model, data: Data, state, rng) -> Data:
     cells = data.response.cells
     x, y = state.user.x, state.item.x
     f = x[cells.user, 0] + y[cells.item, 0] + (x[cells.user, 1:] * y[cells.item, 1:]).sum(axis=1)
-    for effect, parameters in zip(model.effects, state.effects, strict=True):
+    for effect, parameters in zip(model.every_effect, state.effects, strict=True):
         f = f + effect.fitted(parameters, cells)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
     z = f + rng.normal(size=len(f)) / np.sqrt(weight)
@@ -70,7 +70,7 @@ def z_scores(model: Model, seed: int = 0) -> dict[str, float]:
         state = prior.draw_prior(model, data, rng)
         if model.likelihood.latent:
             state.tau = 1.0
-        for effect, parameters in zip(model.effects, state.effects, strict=True):
+        for effect, parameters in zip(model.every_effect, state.effects, strict=True):
             parameters["mood"] = rng.normal(size=7) / np.sqrt(effect.precision)
         before = statistics(model, state)
         for k in range(ROUNDS):

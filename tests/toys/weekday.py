@@ -21,9 +21,6 @@ class Weekday:
 
     name: ClassVar[str] = "weekday"
 
-    def settle(self, unit):
-        return self
-
     def prepare(self, cells):
         return cells
 

@@ -16,6 +16,7 @@ from bayesmf.choices import (
     PRIOR_SCALES,
     PRIORS,
     STARTS,
+    TIMES,
     UNTIL,
 )
 from bayesmf.cli.options import PATH, Options
@@ -71,6 +72,13 @@ MODEL = Options(
         type=click.Choice(BIASES),
         help="The prior of the biases; joint means one prior for bias and features.  "
         "[default: joint]",
+    ),
+    click.option(
+        "--time",
+        "time_effect",
+        type=click.Choice(TIMES),
+        help="Whether ratings of a user that are close in time share an error: chain needs a time "
+        "of every rating.  [default: none]",
     ),
 )
 ALGORITHM = Options(

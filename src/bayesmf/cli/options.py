@@ -160,7 +160,7 @@ REPEATED = click.option(
 )
 reading_options = Options(*COLUMNS, *LAYOUT, READ_IDS, SCALE, REPEATED)  # of what reads DATA
 ratings_options = Options(*COLUMNS, *LAYOUT, REPEATED)  # the same for a model, which has its ids
-pairs_options = Options(*PAIR_COLUMNS, *LAYOUT)
+pairs_options = Options(*PAIR_COLUMNS, _column("time"), *LAYOUT)
 new_model_options = Options(  # of a command that makes a model from another one
     click.option("--seed", type=SEEDS, default=0, show_default=True, help="The seed of the draws."),
     click.option("--out", type=PATH, required=True, help="The folder or .zip of the new model."),

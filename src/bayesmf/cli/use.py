@@ -38,6 +38,12 @@ USER_ATTRIBUTES, ITEM_ATTRIBUTES = (
     )
     for side in SIDES
 )
+AT = click.option(
+    "--at",
+    metavar="TIME",
+    help="When the ratings would be given, for a model with a time chain: a date such as "
+    "2026-11-17, seconds since 1970, or now.",
+)
 OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 SHOWN = 20  # rows printed for people
@@ -129,6 +135,7 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
     help="Print the probability of every rating of the scale instead of a mean and an interval.",
 )
 @click.option("--clip", is_flag=True, help="Cut means and quantiles off at the ends of the scale.")
+@AT
 @OUT
 @OVERWRITE
 @THREADS
@@ -138,8 +145,10 @@ def predict(
     pairs: Path,
     user: str | None,
     item: str | None,
+    time: str | None,
     probabilities: bool,
     clip: bool,
+    at: str | None,
     user_attributes: Path | None,
     item_attributes: Path | None,
     out: Path | None,
@@ -159,9 +168,12 @@ def predict(
         raise DataError("--clip has no meaning with --probabilities; leave it out")
     _check(out, overwrite)
     fit = _with_attributes(load_fit(model, threads), user_attributes, item_attributes)
-    users, items = read_pairs(pairs, {"user": user, "item": item}, **layout)
+    named: Any = {"user": user, "item": item, "time": time}
+    timed = time is not None or (at is None and bool(fit.model.every_effect))
+    columns = read_pairs(pairs, named, timed=timed, **layout)
+    users, items = columns["user"], columns["item"]
     places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
-    asked = Pairs(users, items, rows=places)
+    asked = Pairs(users, items, columns.get("time"), rows=places).at(at)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
     _show(table, out, as_json)
 

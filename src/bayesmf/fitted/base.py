@@ -64,7 +64,12 @@ class Fitted:
         return f"{type(self).__name__}({'; '.join(told)})"
 
     def predict(
-        self, pairs: Any, *, quantiles: Sequence[float] = (0.05, 0.95), clip: bool = False
+        self,
+        pairs: Any,
+        *,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        clip: bool = False,
+        at: Any = None,
     ) -> Any:
         """Predict the ratings of pairs, and how far from the prediction a rating may be.
 
@@ -72,6 +77,9 @@ class Fitted:
           columns, or ``Ratings``.
         - ``quantiles``: the probabilities for which the prediction has a column.
         - ``clip``: cut means and quantiles to the scale.
+        - ``at``: when all ratings would be given, for a model with a time chain: seconds since
+          1970, a date, or "now". Pairs may have a column of times instead; without either, a
+          prediction does not know the user's mood, and is a little less certain.
 
         Returns a frame of the same kind as ``pairs``, in the same order, with the columns
 
@@ -84,7 +92,7 @@ class Fitted:
         - ``known``: "warm", "new user", "new item" or "new". Users and items not seen in training
           get the prior predictive, which is wide.
         """
-        asked = pairs_of(pairs)
+        asked = pairs_of(pairs).at(at)
         if not np.iterable(quantiles):
             raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
         cells = self.posterior.cells(asked)
@@ -105,14 +113,14 @@ class Fitted:
         columns["known"] = KNOWN[(cells.user < 0) + 2 * (cells.item < 0)]
         return frame_like(columns, asked.like)
 
-    def probabilities(self, pairs: Any) -> Any:
+    def probabilities(self, pairs: Any, *, at: Any = None) -> Any:
         """Predict the probability of every rating of a scale with steps; a mixture over the draws.
 
-        ``pairs`` is what ``predict`` takes. Returns a frame of the same kind with the columns
-        ``user``, ``item`` and one for each rating of the scale: ``p1``, ``p2``, ... or ``p0.5``,
-        ``p1``, ... They add up to 1.
+        ``pairs`` and ``at`` are what ``predict`` takes. Returns a frame of the same kind with the
+        columns ``user``, ``item`` and one for each rating of the scale: ``p1``, ``p2``, ... or
+        ``p0.5``, ``p1``, ... They add up to 1.
         """
-        asked = pairs_of(pairs)
+        asked = pairs_of(pairs).at(at)
         cells = self.posterior.cells(asked)
         with using(self.threads):
             found = self.posterior.probabilities(cells)

@@ -178,7 +178,7 @@ class Posterior:
         plain = cells.plain()
         where = [
             effect.locate(train, plain)
-            for effect, train in zip(self.model.effects, self.prepared, strict=True)
+            for effect, train in zip(self.model.every_effect, self.prepared, strict=True)
         ]
         for number in range(len(draws["tau"])):
             x = {name: self._rows(draws, number, name, cells.given) for name in SIDES}
@@ -188,7 +188,7 @@ class Posterior:
             doubt = self._doubt(draws, number, rows, x, found) + self._noise(
                 draws, number, x, found
             )
-            for k, effect in enumerate(self.model.effects):
+            for k, effect in enumerate(self.model.every_effect):
                 parameters = parameters_of(draws, number, f"effect {k}.")
                 f += effect.contribution(parameters, where[k])
                 doubt += effect.doubt(parameters, where[k])
@@ -289,10 +289,10 @@ class Posterior:
     def prepared(self) -> list[Any]:
         """The training ratings as each effect of the model takes them; None if not at hand."""
         if self.train is None:
-            return [None] * len(self.model.effects)
+            return [None] * len(self.model.every_effect)
         rows = self.train.by_user
         cells = Cells(rows.row_index, rows.index, rows.times)
-        return [effect.prepare(cells) for effect in self.model.effects]
+        return [effect.prepare(cells) for effect in self.model.every_effect]
 
     def complete(self) -> Posterior:
         """The same with what is known of newcomers among its draws, so that it can be saved."""
@@ -368,7 +368,7 @@ class Posterior:
 
         The times of pairs are read only if the model has a use for them.
         """
-        timed = isinstance(asked, Ratings) or bool(self.model.effects)
+        timed = isinstance(asked, Ratings) or bool(self.model.every_effect)
         found = Cells.of(asked, self.users, self.items, timed=timed)
         user, item = self._warm("user", found.user), self._warm("item", found.item)
         given = self.newcomers.number_strangers(asked, {"user": user, "item": item})
@@ -426,7 +426,7 @@ def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     W = count_weights(model, train.users, train.items)
     noise = train.n_users if model.redraw else 0
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W + noise)
-    size += 2 * len(train) * len(model.effects)  # those of single ratings, in half precision
+    size += 2 * len(train) * len(model.every_effect)  # those of single ratings, in half precision
     return min(most, max(BYTES // size, most // 10))
 
 

@@ -93,7 +93,7 @@ class Response:
         cells = Cells(rows.row_index, rows.index, rows.times)
         centred = np.asarray(rows.values, float) - mean
         order = np.argsort(rows.index, kind="stable")
-        prepared = tuple(effect.prepare(cells) for effect in model.effects)
+        prepared = tuple(effect.prepare(cells) for effect in model.every_effect)
         return cls(cells, centred, centred.copy(), centred[order], order, prepared)
 
     def put(self, values: Array) -> None:

@@ -31,9 +31,6 @@ class Effect(Protocol):
 
     name: ClassVar[str]
 
-    def settle(self, unit: float) -> Effect:
-        """The same with priors in this unit of ratings."""
-
     def prepare(self, cells: Cells) -> Any:
         """What is computed once of ratings to learn from: their users, items and times."""
 

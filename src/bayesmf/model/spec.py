@@ -11,14 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.checks import check_choice, check_kind, check_number, check_whole
-from bayesmf.choices import BIASES, FEATURES, PRECISIONS, PRIORS, Bias, Features, Precision, Prior
+from bayesmf.choices import (
+    BIASES,
+    FEATURES,
+    PRECISIONS,
+    PRIORS,
+    TIMES,
+    Bias,
+    Features,
+    Precision,
+    Prior,
+    Time,
+)
 from bayesmf.errors import DataError
 from bayesmf.model.designs import MOST_DESIGNS, PARTS, Design, Name, RatedSet
 from bayesmf.model.distributions import NormalWishart
 from bayesmf.model.effects import MOST_EFFECTS, Effect
 from bayesmf.model.likelihood import Gaussian, Likelihood
+from bayesmf.model.time_chain import TimeChain
 
-CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES}
+CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES, "time": TIMES}
 DESIGNS = (Design, MOST_DESIGNS, "a tuple of designs, such as (RatedSet(0.5),)")
 SEVERAL: dict[str, tuple[type[Any], int, str]] = {
     "user_designs": DESIGNS,
@@ -80,7 +92,8 @@ class Model:
     prior: Prior = "gaussian"  # of the own features
     bias: Bias = "joint"  # prior of the bias: with the features, learned apart, or fixed
     likelihood: Likelihood = Gaussian()  # how a rating comes from its linear predictor
-    effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
+    time: Time = "none"  # "chain": moods of a user in the order of time
+    effects: tuple[Effect, ...] = ()  # what else is added for single ratings
     hyper: Hyper = Hyper()  # the fixed numbers at the top
     unit: float | None = None  # theirs, in ratings; None: the training ratings' standard deviation
     redraw: bool = True  # whether kept draws have users drawn again, for those with few ratings
@@ -193,7 +206,12 @@ class Model:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Model:
         """Make the model of ``to_dict`` again, also after JSON has turned tuples into lists."""
-        found = {"unit": 1.0, "redraw": False, **facts}  # which models did not have at first
+        found = {
+            "unit": 1.0,
+            "redraw": False,
+            "time": "none",
+            **facts,
+        }  # which models did not have at first
         hyper = dict(found["hyper"])
         if isinstance(hyper.get("feature_scale"), list):
             hyper["feature_scale"] = tuple(hyper["feature_scale"])
@@ -227,10 +245,9 @@ class Model:
         if unit is None:
             sd = likelihood.unit(train.sd)
             unit = sd if sd > 1e-9 * abs(train.mean) else 1.0
-        effects = tuple(effect.settle(unit) for effect in self.effects)
-        if (unit, likelihood, effects) == (self.unit, self.likelihood, self.effects):
+        if unit == self.unit and likelihood == self.likelihood:
             return self
-        return replace(self, unit=unit, likelihood=likelihood, effects=effects)
+        return replace(self, unit=unit, likelihood=likelihood)
 
     @property
     def units(self) -> NDArray[np.float64]:
@@ -253,7 +270,13 @@ class Model:
     @property
     def responds(self) -> bool:
         """Whether rows are drawn given a response of their own instead of the ratings."""
-        return self.likelihood.latent or bool(self.effects)
+        return self.likelihood.latent or bool(self.every_effect)
+
+    @property
+    def every_effect(self) -> tuple[Effect, ...]:
+        """The effects that were given, and the time chain behind them if there is one."""
+        chain = (TimeChain(float(self.units[0])),) if self.time == "chain" else ()
+        return (*self.effects, *chain)
 
     def designs(self, side: Name) -> tuple[Design, ...]:
         """What shifts the rows of this side."""
@@ -333,5 +356,7 @@ def has_hidden_scales(model: Model) -> bool:
 def check_gaussian(model: Model, algorithm: str) -> None:
     """Refuse what only sampling can do: latent likelihoods, and effects."""
     if model.responds or model.likelihood.name != "gaussian":
-        what = "effects" if model.effects else f"the likelihood {model.likelihood.name!r}"
+        what = f"the likelihood {model.likelihood.name!r}"
+        if model.every_effect:
+            what = "effects" if model.effects else "a time chain"
         raise DataError(f"{algorithm} has no update for {what}; sample the model with Gibbs")

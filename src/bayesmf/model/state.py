@@ -137,7 +137,7 @@ def random_start(
         effects = [
             effect.start(train, stream(draws, None, "effect", number))
             for number, (effect, train) in enumerate(
-                zip(model.effects, data.response.prepared, strict=True)
+                zip(model.every_effect, data.response.prepared, strict=True)
             )
         ]
     own = model.likelihood.start(len(user.x))
@@ -206,7 +206,7 @@ def check_start(start: object, model: Model, data: Data) -> State:
         if model.prior == "gaussian":
             me.scale[:] = 1.0
         refresh_offsets(me, mine)
-    if len(state.effects) != len(model.effects):
+    if len(state.effects) != len(model.every_effect):
         raise DataError("the start is of another model: it has other effects")
     if set(state.likelihood) != set(model.likelihood.start(0)):
         raise DataError("the start is of another model: it has another likelihood")

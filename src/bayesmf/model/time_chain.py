@@ -13,14 +13,14 @@ be summed again for another rho or gamma.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.data.pairs import Cells
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.kernels.chain import BLOCKS, draw_chains, interpolate, locate, sum_steps
 from bayesmf.kernels.densities import LogDensity, slice_sample
 from bayesmf.model.designs import register
@@ -28,6 +28,7 @@ from bayesmf.model.effects import Parameters
 from bayesmf.random.draws import Draws
 
 Array = NDArray[np.float64]
+LATEST = 10**11  # seconds since 1970, in the year 5138
 STEPS = 16  # of the grid, where log(1 + minutes) grows by 1
 FIRST = 255  # the code of a user's first rating
 SHAPE, RATE = 1.0, 0.04  # of 1 / s^2, the rate in squared units
@@ -62,22 +63,19 @@ class Neighbours(NamedTuple):
 class TimeChain:
     """What a user's ratings share with those just before and after; see the module."""
 
-    unit: float = 1.0  # of the priors, in ratings; ``settle`` sets it
+    unit: float = 1.0  # of the priors, in ratings
 
     name: ClassVar[str] = "chain"
-
-    def settle(self, unit: float) -> TimeChain:
-        """The same with priors in this unit."""
-        return replace(self, unit=unit)
 
     def prepare(self, cells: Cells) -> Sequence:
         """The ratings in the order of time."""
         if cells.time is None:
             raise DataError(
-                "the model has a time chain, and these ratings have no times; give a column of "
-                "times, or choose time='none'"
+                "the model has a time chain, but these ratings have no times; give a column of "
+                f"times, or choose {Option('time', 'none')}"
             )
         times = np.asarray(cells.time, np.int64)
+        check_seconds(times)
         order = np.lexsort((cells.item, times, cells.user))
         user, times = cells.user[order], times[order]
         users = int(user[-1]) + 1 if len(user) else 0
@@ -95,6 +93,7 @@ class TimeChain:
         if train is None or cells.time is None or not size or not len(train.times):
             return Neighbours(nobody, nobody, nothing, nothing)
         time = np.asarray(cells.time, np.int64)
+        check_seconds(time)
         user = np.where(cells.user < len(train.starts) - 1, cells.user, -1)
         at, there = np.empty(size, np.int64), np.empty(size, np.bool_)
         locate(train.starts, train.times, train.items, user, time, cells.item, at, there)
@@ -215,6 +214,23 @@ class Steps(NamedTuple):
             if math.log(uniforms[k, 1]) < there - at:
                 theta, at = new, there
         return theta
+
+
+def check_seconds(times: NDArray[np.int64]) -> None:
+    """Refuse times that cannot be seconds since 1970."""
+    if len(times) and times.min() < 0:
+        raise DataError(
+            f"the time {times.min()} is before 1970; correct it, leave its rating out, or fit "
+            f"without times: {Option('time', 'none')}"
+        )
+    if len(times) and times.max() > LATEST:
+        unit, by = (
+            ("milliseconds", 1000) if times.max() < 1000 * LATEST else ("microseconds", 10**6)
+        )
+        raise DataError(
+            f"the time {times.max()} is after the year 5000 in seconds since 1970; if times are "
+            f"{unit}, divide them by {by:,}"
+        )
 
 
 def table(theta: Array) -> Array:

@@ -75,13 +75,14 @@ def read_pairs(
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Read the user and the item column of a file of the same kinds, and no other column.
+    timed: bool = False,
+) -> dict[Role, pa.ChunkedArray]:
+    """Read the user and the item column of a file of the same kinds.
 
-    As in ``read_columns`` followed by ``Ratings.from_columns``, blanks around the ids of a text
-    file are stripped.
+    If ``timed``, a column of times is read too, where there is one. As in ``read_columns`` followed
+    by ``Ratings.from_columns``, blanks around the ids of a text file are stripped.
     """
-    pair: tuple[Role, Role] = ("user", "item")
+    pair: tuple[Role, ...] = ("user", "item", "time") if timed else ("user", "item")
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
@@ -89,18 +90,20 @@ def read_pairs(
         roles = recognise(names, given, source.name, pair)
         if table.num_rows == 0:
             raise DataError(f"{source.name}: there is no pair in the table; check the file")
-        user, item = (table[names[roles[role]]] for role in pair)
-        return user, item
+        return {role: table[names[k]] for role, k in roles.items()}
     dialect = sniff(source.name, head, separator, header, "pair")
     where = f"{source.name}, line {max(dialect.skip, 1)}"
     if dialect.header is not None:
         roles = recognise(dialect.header, given, where, pair)
     else:
         names = [str(k + 1) for k in range(dialect.fields)]
-        by_number = {role: given.get(role) or k for k, role in enumerate(pair, 1)}
+        by_number: dict[Role, str | int | None] = {
+            role: given.get(role) or k for k, role in enumerate(pair[:2], 1)
+        }
+        by_number |= {"time": given["time"]} if timed and given.get("time") else {}
         roles = recognise(names, by_number, where, pair)
     table, _ = _read_text(source, dialect, roles)
-    return strip(table["user"]), strip(table["item"])
+    return {role: table[role] if role == "time" else strip(table[role]) for role in roles}
 
 
 def read_table(
