@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from time import time as clock
 from typing import Any, NamedTuple
 
@@ -56,16 +57,20 @@ def read_time(asked: Any) -> int:
         return int(clock())
     if isinstance(asked, int | np.integer) and not isinstance(asked, bool):
         return int(asked)
+    if isinstance(asked, str) and asked.strip().isdigit():
+        return int(asked)
     try:
-        if isinstance(asked, str) and asked.strip().lstrip("-").isdigit():
-            return int(asked)
-        found = pa.scalar(asked)
-        return int(found.cast(pa.timestamp("s", getattr(found.type, "tz", None)), safe=False).value)
-    except (pa.ArrowException, TypeError, ValueError):
+        if isinstance(asked, datetime) and asked.tzinfo is not None:
+            return int(asked.timestamp())
+        found = np.datetime64(asked, "s")
+        if asked is None or isinstance(asked, bool) or np.isnat(found):
+            raise ValueError
+    except (TypeError, ValueError):
         raise DataError(
-            f"{Option('at', asked)} is no time; write a date such as 2026-11-17, seconds since "
-            "1970, or now"
+            f"{Option('at', str(asked))} is no time; write a date such as 2026-11-17, seconds "
+            "since 1970, or now"
         ) from None
+    return int(found.astype(np.int64))
 
 
 class Cells(NamedTuple):
