@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from scipy import sparse
 
 import bayesmf
-from bayesmf import DataError, Gibbs, Model, Propagation, write
+from bayesmf import DataError, Gibbs, Model, Propagation, Ratings, write
 from bayesmf.cli.main import main
 from bayesmf.data.io.shards import Shards, part, shard, spans
 from bayesmf.engines.ray.cluster import Ray
@@ -27,8 +27,12 @@ from oracle.variants import VARIANTS, small_ratings
 ray = pytest.importorskip("ray")
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 TRAIN = small_ratings(60, 40, seed=1)
+ROWS = TRAIN.by_user
+TRAIN = Ratings.from_sorted(TRAIN.users, TRAIN.items, ROWS.row_index, ROWS.index, ROWS.values,
+                            np.arange(len(TRAIN)) * 50, TRAIN.scale)  # fmt: skip
 ON_RAY = {name: model for name, model in VARIANTS.items() if model.own_features}
 ON_RAY["default"] = Model(rank=2)
+ON_RAY["time chain"] = Model(rank=2, time="chain")
 
 
 def same(one, other):

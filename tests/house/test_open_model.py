@@ -182,7 +182,7 @@ def test_what_only_sampling_on_threads_can_do_is_refused_elsewhere():
             algorithm(MODELS["effect"])
         with pytest.raises(DataError, match="no update for the likelihood 'thumbs'"):
             algorithm(MODELS["likelihood"])
-    with pytest.raises(DataError, match="one process; choose engine='threads'"):
-        Gibbs(MODELS["effect"], engine=bayesmf.Ray())
+    with pytest.raises(DataError, match=r"one process, which .* choose Ray\(resident=False\)"):
+        Gibbs(MODELS["effect"], engine=bayesmf.Ray(resident=True))
     with pytest.raises(DataError, match="thumbs are 0 or 1"):
         Gibbs(MODELS["likelihood"], sweeps=2, chains=1).fit(small_ratings())

@@ -47,11 +47,14 @@ class SideData:
         given = self.matrices[number].rows
         return pattern(self.observed) if given is None else given
 
-    def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
+    def run(
+        self, work: Work, shared: Values, by_row: Values, *, reads: bool = False
+    ) -> tuple[Array, ...]:
         """Return arrays with an entry for each row: work(self, *shared, *by_row).
 
         ``by_row`` are arrays with an entry for each row. What comes out for a row may not depend on
-        the others, so that another engine may do the work in parts of the rows.
+        the others, so that another engine may do the work in parts of the rows. ``reads`` tells
+        the engine that the work reads the ratings, or the working response in their place.
         """
         return work(self, *shared, *by_row)
 

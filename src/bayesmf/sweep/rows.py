@@ -81,7 +81,8 @@ def update_rows(
                 needed,
                 state.width(),
             )
-            me.x, errors = data.run(_draw_part, shared, (weight, prior.spread, prior.offset))
+            by_row = weight, prior.spread, prior.offset
+            me.x, errors = data.run(_draw_part, shared, by_row, reads=True)
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
