@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from attributes import item_attributes, user_attributes
@@ -46,8 +45,7 @@ def make(name: str, rank: int, data: str) -> Model:
     """The model; every part that is not named is off."""
     parts = parts_of(name)
     settings: dict[str, Any] = {"likelihood": Gaussian()}
-    if "chain" in parts or "time" in inspect.signature(Model).parameters:
-        settings["time"] = "chain" if "chain" in parts else "none"
+    settings["time"] = "chain" if "chain" in parts else "none"
     if "global" in parts:
         from bayesmf.model.ordinal import Ordinal
 
