@@ -134,7 +134,8 @@ def _stack(tables: list[Columns]) -> Columns:
         return "the split"
 
     user, item, rating = column("user"), column("item"), column("rating")
-    return Columns(user, item, rating, column("time"), locate, tables[0].untyped)
+    untyped, weight = tables[0].untyped, column("weight")
+    return Columns(user, item, rating, column("time"), locate, untyped, weight=weight)
 
 
 def _typed(column: pa.ChunkedArray, ids: Ids, untyped: bool) -> pa.ChunkedArray:
