@@ -15,6 +15,7 @@ from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data import columns as cols
 from bayesmf.data.columns import Axis, Columns
 from bayesmf.data.ids import Ids, encode
+from bayesmf.data.indexing import equal, group, merge, sort, take
 from bayesmf.data.scale import Scale
 from bayesmf.data.values import check_times, check_values, check_weights, compact, compact_times
 from bayesmf.errors import DataError, Option
@@ -176,7 +177,7 @@ class Ratings:
         weights = None if weight is None else check_weights(weight, locate, weight_remedy)
         del column, time, weight
         pa.default_memory_pool().release_unused()
-        order = _sort(user, item, len(users), len(items))
+        order = sort(user, item, len(users), len(items))
         user, item = user[order], item[order]
         again = np.flatnonzero((user[1:] == user[:-1]) & (item[1:] == item[:-1])) + 1
         if again.size:
@@ -188,7 +189,7 @@ class Ratings:
                     f"{items.values.item(item[k])!r} before ({locate(int(order[k - 1]))}); keep "
                     f"the later rating with {last}, or their mean with {mean}"
                 )
-            values, weights, keep = _merge(values, weights, order, again, duplicates)
+            values, weights, keep = merge(values, weights, order, again, duplicates)
             user, item, order = user[keep], item[keep], order[keep]
             if declared is not None and not declared.holds(values[order]).all():
                 declared = Scale(declared.low, declared.high)  # means fall between the steps
@@ -218,9 +219,9 @@ class Ratings:
         starts = np.zeros(len(users) + 1, np.int64)
         np.cumsum(np.bincount(user, minlength=len(users)), out=starts[1:])
         by_user = Rows(starts, item, values, times, weights)
-        item_starts, order = _group(item, len(items))
+        item_starts, order = group(item, len(items))
         by_item = Rows(
-            item_starts, user[order], values[order], _at(times, order), _at(weights, order)
+            item_starts, user[order], values[order], take(times, order), take(weights, order)
         )
         return cls(users, items, by_user, by_item, scale, name)
 
@@ -277,8 +278,8 @@ class Ratings:
             and np.array_equal(mine.starts, theirs.starts)
             and np.array_equal(mine.index, theirs.index)
             and np.array_equal(mine.values, theirs.values)
-            and _equal(mine.times, theirs.times)
-            and _equal(mine.weights, theirs.weights)
+            and equal(mine.times, theirs.times)
+            and equal(mine.weights, theirs.weights)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -324,7 +325,7 @@ class Ratings:
     ) -> Ratings:
         """Index the observations at ``keep`` anew, by users and items of other ids."""
         rows = self.by_user
-        times, weights = _at(rows.times, keep), _at(rows.weights, keep)
+        times, weights = take(rows.times, keep), take(rows.weights, keep)
         return Ratings.from_sorted(
             users, items, user, item, rows.values[keep], times, self.scale, self.name, weights
         )
@@ -375,65 +376,6 @@ class Ratings:
             for start in range(0, len(array), 1 << 20):
                 digest.update(array[start : start + (1 << 20)].astype(wide).data)
         return digest.hexdigest()
-
-
-def _at(values: NDArray[Any] | None, keep: Any) -> NDArray[Any] | None:
-    """Return the values at some positions, if there are any."""
-    return None if values is None else values[keep]
-
-
-def _equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
-    return one is other if one is None or other is None else np.array_equal(one, other)
-
-
-def _group(codes: NDArray[np.int32], n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the row starts, and the stable order that groups the positions by code.
-
-    A counting sort in compiled code: the csc matrix whose column k holds one entry in row
-    codes[k] becomes, as csr, the list of columns of each row.
-    """
-    from scipy import sparse
-
-    size = len(codes)
-    index = np.int32 if size < np.iinfo(np.int32).max else np.int64
-    pointers = np.arange(size + 1, dtype=index)
-    ones = np.ones(size, np.int8)
-    grouped = sparse.csc_array((ones, codes, pointers), shape=(n, size)).tocsr()
-    return grouped.indptr.astype(np.int64), grouped.indices
-
-
-def _sort(
-    user: NDArray[np.int32], item: NDArray[np.int32], n_users: int, n_items: int
-) -> NDArray[np.int32]:
-    """Return the stable order by user, then item."""
-    by_item = _group(item, n_items)[1]
-    return by_item[_group(user[by_item], n_users)[1]]
-
-
-def _merge(
-    values: NDArray[Any],
-    weights: NDArray[Any] | None,
-    order: NDArray[np.int32],
-    again: NDArray[np.int64],
-    how: Duplicates,
-) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.bool_]]:
-    """Keep one observation of each pair: the last in the input, with the mean value if asked.
-
-    With weights that is the weighted mean, and its weight their sum.
-    """
-    first = np.ones(len(order), bool)
-    first[again] = False
-    last = np.append(first[1:], True)
-    if how == "mean":
-        start = np.flatnonzero(first)
-        each = np.ones(len(order)) if weights is None else weights[order]
-        total = np.add.reduceat(each, start)
-        values = values.copy()
-        values[order[last]] = np.add.reduceat(each * values[order], start) / total
-        if weights is not None:
-            weights = weights.copy()
-            weights[order[last]] = total
-    return values, weights, last
 
 
 def _put(rows: Rows, more: Rows) -> Rows:

@@ -52,8 +52,7 @@ def load(
     - ``scale`` is (low, high) or (low, high, step), and ratings that are not on it are refused.
       Without it the scale is the narrowest that holds all ratings.
     - ``duplicates`` says what becomes of a pair rated more than once: "error" refuses it, "last"
-      keeps the rating that comes last in the file, "mean" keeps the mean of all, which with
-      weights is the weighted mean with the sum of the weights.
+      keeps the last rating of the file, "mean" the weighted mean, with the sum of the weights.
     """
     name, kinds = os.fspath(data), _id_kinds(ids)
     columns = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
