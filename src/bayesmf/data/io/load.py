@@ -60,9 +60,12 @@ def load(
     if name == "demo":
         from bayesmf.data.synthetic import demo
 
-        rules = {"ids": ids if "text" in kinds else "auto", "scale": scale}
-        given = {**columns, **layout, **rules, "duplicates": duplicates}
-        refuse_reading_options("demo is generated, not read", given)
+        rules = {
+            "ids": ids if "text" in kinds else "auto",
+            "scale": scale,
+            "duplicates": duplicates,
+        }
+        refuse_reading_options("demo is generated, not read", {**columns, **layout, **rules})
         return demo()
     if name in DATASETS:
         refuse_reading_options(f"the ratings file of {name} is known", {"member": member})
