@@ -74,7 +74,8 @@ def small_ratings(
     return Ratings.from_sorted(
         Ids(np.arange(n_users)), Ids(np.arange(n_items)), user.astype(np.int32),
         item.astype(np.int32), values, None, Scale(-9, 9),
-        weights=np.exp(rng.normal(0, 1, len(user))) if weighted else None,
+        # most are far from 1, so that one that is forgotten, or squared, is seen
+        weights=np.exp(rng.normal(1.5, 1, len(user))) if weighted else None,
     )  # fmt: skip
 
 

@@ -60,12 +60,9 @@ def load(
     if name == "demo":
         from bayesmf.data.synthetic import demo
 
-        rules = {
-            "ids": ids if "text" in kinds else "auto",
-            "scale": scale,
-            "duplicates": duplicates,
-        }
-        refuse_reading_options("demo is generated, not read", {**columns, **layout, **rules})
+        rules = {"ids": ids if "text" in kinds else "auto", "scale": scale}
+        given = {**columns, **layout, **rules, "duplicates": duplicates}
+        refuse_reading_options("demo is generated, not read", given)
         return demo()
     if name in DATASETS:
         refuse_reading_options(f"the ratings file of {name} is known", {"member": member})
@@ -73,8 +70,7 @@ def load(
         scale = DATASETS[name].scale if scale is None else scale
         layout["member"] = DATASETS[name].member if path.suffix == ".zip" else None
     else:
-        path = Path(name)
-        _check_path(path)
+        path = _find_file(Path(name))
     return Ratings.from_columns(
         read_columns(path, columns, **layout),  # type: ignore[arg-type]
         scale=scale,
@@ -92,8 +88,8 @@ def _id_kinds(ids: IdKind | tuple[IdKind, IdKind]) -> tuple[IdKind, IdKind]:
     return kinds
 
 
-def _check_path(path: Path) -> None:
-    """Refuse a path where nothing is, or where there are shards, which are not one table."""
+def _find_file(path: Path) -> Path:
+    """Return the path; refuse one where nothing is, or shards, which are not one table."""
     if not os.path.exists(path):
         raise DataError(
             f"{path}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
@@ -106,6 +102,7 @@ def _check_path(path: Path) -> None:
                 f"{path} is a folder of shards, which can only be fitted; give the ratings file "
                 "that they were cut from"
             )
+    return path
 
 
 def refuse_reading_options(why: str, options: Mapping[str, Any]) -> None:
