@@ -81,14 +81,18 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> MatrixFactorization:
-        """Fit to pairs (two columns of an array, a frame, or a list) and their ratings ``y``."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MatrixFactorization:
+        """Fit to pairs (two columns of an array, a frame, or a list) and their ratings ``y``.
+
+        ``sample_weight`` are positive weights of the ratings.
+        """
         pairs = _plain_pairs(X)
         ratings = Ratings.from_triplets(
             users=pairs.user,
             items=pairs.item,
             ratings=np.asarray(y, float),
             times=pairs.seconds() if self.time not in (None, "none") else None,
+            weights=sample_weight,
             duplicates=self.duplicates,  # type: ignore[arg-type]
         )
         self.fit_ = self._sampler().fit(ratings)

@@ -36,11 +36,12 @@ MODELS = {
 
 
 def with_times(ratings: Ratings, values=None) -> Ratings:
+    """The ratings with times, and with their weights if they have any."""
     rows = ratings.by_user
     times = np.arange(len(ratings)) * DAY * 3
     return Ratings.from_sorted(
         ratings.users, ratings.items, rows.row_index, rows.index,
-        rows.values if values is None else values, times, ratings.scale,
+        rows.values if values is None else values, times, ratings.scale, weights=rows.weights,
     )  # fmt: skip
 
 
@@ -54,16 +55,21 @@ def simulate(model: Model, data: Data, state, rng) -> Data:
     for effect, parameters in zip(model.every_effect, state.effects, strict=True):
         f = f + effect.fitted(parameters, cells)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
+    if data.response.weights is not None:
+        weight = weight * data.response.weights
     z = f + rng.normal(size=len(f)) / np.sqrt(weight)
     values = (z > 0).astype(float) if model.likelihood.latent else z
     data.response.centred[:] = values
     return data
 
 
-def z_scores(model: Model, seed: int = 0) -> dict[str, float]:
+def z_scores(
+    model: Model, seed: int = 0, weighted: bool = False, step=gibbs_sweep
+) -> dict[str, float]:
     """Geweke's test, as in tests/statistical, with effects and latent ratings."""
     rng = np.random.default_rng(seed)
-    start = with_times(small_ratings(), np.zeros(len(small_ratings())))
+    ratings = small_ratings(weighted=weighted)
+    start = with_times(ratings, np.zeros(len(ratings)))
     data = prior.uncentred(Data.of(start, model))
     found = []
     for replicate in range(REPLICATES):
@@ -75,7 +81,7 @@ def z_scores(model: Model, seed: int = 0) -> dict[str, float]:
         before = statistics(model, state)
         for k in range(ROUNDS):
             data = simulate(model, data, state, rng)
-            gibbs_sweep(model, data, state, Draws(seed, sweep=replicate * ROUNDS + k), "interwoven")
+            step(model, data, state, Draws(seed, sweep=replicate * ROUNDS + k), "interwoven")
         after = statistics(model, state)
         found.append([after[key] - before[key] for key in before])
     d = np.array(found)
@@ -101,6 +107,22 @@ def test_a_toy_is_one_short_file_outside_the_package(toy):
 def test_geweke(name):
     z = z_scores(MODELS[name])
     assert max(map(abs, z.values())) < bound(len(z) * len(MODELS)), z
+
+
+@pytest.mark.parametrize("name", ["likelihood", "effect"])
+def test_geweke_with_weights(name):
+    """The latent ratings and the effects see the weights of the ratings."""
+    z = z_scores(MODELS[name], weighted=True)
+    assert max(map(abs, z.values())) < bound(len(z) * len(MODELS)), z
+
+
+@pytest.mark.parametrize("name", ["likelihood", "effect"])
+def test_geweke_catches_a_response_without_weights(name):
+    def step(model, data, *rest):
+        gibbs_sweep(model, replace(data, response=replace(data.response, weights=None)), *rest)
+
+    z = z_scores(MODELS[name], weighted=True, step=step)
+    assert max(map(abs, z.values())) > bound(len(z) * len(MODELS)), z
 
 
 class NarrowThumbs(Thumbs):

@@ -10,7 +10,7 @@ from numba.core.errors import TypingError
 from bayesmf.engines.ray.crew import make_writable
 from bayesmf.kernels import gram, llvm
 from bayesmf.kernels.designs import strips
-from bayesmf.kernels.rows import OtherSide
+from bayesmf.kernels.rows import Observed, OtherSide, batches
 
 LENGTHS = (0, 1, llvm.AHEAD, llvm.AHEAD + 1, gram.PANEL, gram.PANEL + 1, 3 * gram.PANEL - 1)
 MEAN, OTHERS = 2.5, 40
@@ -91,3 +91,27 @@ def test_strips_are_columns_by_eights_with_zeros_behind():
     cut = strips(x)
     assert cut.shape == (3, 5, 8)
     assert (np.concatenate(cut, axis=1) == np.pad(x, ((0, 0), (0, 3)))).all()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_weight_of_two_is_the_rating_twice(length):
+    """To rounding; a weight of 4, whose root is exact, multiplies the sums exactly."""
+    x, _, known = known_of(6)
+    rng = np.random.default_rng(1)
+    index = rng.integers(OTHERS, size=length).astype(np.int32)
+    values, weights = rng.integers(1, 6, size=length).astype(np.int8), rng.integers(1, 4, length)
+    width = (0,) * x.shape[1]
+
+    def sums_of(index, values, weights):
+        starts = np.array([0, len(index)])
+        observed = Observed(starts, index, values, MEAN, batches(np.diff(starts)), 0, weights)
+        sums = np.empty((len(width), len(width)))
+        gram.gram(observed, 0, known.z, sums, width)
+        return np.tril(sums)
+
+    weighted = sums_of(index, values, weights.astype(float))
+    repeated = sums_of(np.repeat(index, weights), np.repeat(values, weights), np.empty(0))
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(
+        sums_of(index, values, np.full(length, 4.0)), 4 * sums_of(index, values, np.empty(0))
+    )

@@ -138,6 +138,9 @@ def _facts_table(summary: Summary) -> Table:
     facts.add_row("pairs rated", f"{100 * summary.density:.3g} %")
     if summary.times:
         facts.add_row("times", f"{_date(summary.times['first'])} to {_date(summary.times['last'])}")
+    if summary.weights:
+        least, mean, most = (f"{value:g}" for value in summary.weights.values())
+        facts.add_row("weights", f"{least} to {most}, {mean} on average")
     facts.add_row("memory", f"{summary.bytes / 1e6:.1f} MB")
     return facts
 

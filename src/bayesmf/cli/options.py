@@ -130,7 +130,12 @@ def _column(role: str, more: str = "") -> Decorator:
 
 
 PAIR_COLUMNS = (_column("user"), _column("item"))
-COLUMNS = (*PAIR_COLUMNS, _column("rating"), _column("time", "; 'none' ignores the times"))
+COLUMNS = (
+    *PAIR_COLUMNS,
+    _column("rating"),
+    _column("time", "; 'none' ignores the times"),
+    _column("weight", "; 'none' ignores the weights"),
+)
 LAYOUT = (
     click.option("--separator", metavar="TEXT", help="The text between two fields of a line."),
     click.option(

@@ -195,7 +195,7 @@ def _command(
     words += ["--quick"] if quick else []
     words += ["--rank", str(rank)] if rank != 20 else []
     words += ["--bins", bins] if bins else []
-    suffix = {"user": "-col", "item": "-col", "rating": "-col", "time": "-col"}
+    suffix = dict.fromkeys(("user", "item", "rating", "time", "weight"), "-col")
     plain = {"ids": "auto", "duplicates": "error"}
     for key, value in reading.items():
         if value is None or value == plain.get(key):

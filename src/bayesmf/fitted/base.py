@@ -273,7 +273,7 @@ class Fitted:
         """Measure the errors of predictions and the coverage of their intervals.
 
         - ``test``: ``Ratings``, or a frame with user, item and rating. A rating off the scale of
-          the fit is refused.
+          the fit is refused. Every rating counts once, whatever its weight.
         - ``bins``: the largest number of ratings of a user in each bin, rising; the last bin has no
           end. The bins are the paper's quantiles if None.
 

@@ -164,6 +164,7 @@ class _Picked:
             np.tile(one.values, times),
             None if one.times is None else np.tile(one.times, times),
             self.ratings.scale,
+            weights=None if one.weights is None else np.tile(one.weights, times),
         )
 
 
@@ -182,6 +183,7 @@ def _pick(ratings: Ratings, rows: Index) -> _Picked:
         all_rows.values[at],
         None if all_rows.times is None else all_rows.times[at],
         ratings.scale,
+        weights=None if all_rows.weights is None else all_rows.weights[at],
     )
     return _Picked(picked, rows, others)
 

@@ -38,7 +38,10 @@ class Parts:
 
     def __str__(self) -> str:
         counts = {name: f"{count:,}" for name, count in self.facts["trained_on"].items()}
-        trained = "trained on {ratings} ratings of {items} items by {users} users".format(**counts)
+        weighted = isinstance(self.train, Ratings) and self.train.by_user.weights is not None
+        what = "ratings with weights" if weighted else "ratings"
+        trained = f"trained on {{ratings}} {what} of {{items}} items by {{users}} users"
+        trained = trained.format(**counts)
         return "; ".join([trained, self._held_out(), *describe_dropped(self.facts)])
 
     def _held_out(self) -> str:

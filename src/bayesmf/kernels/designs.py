@@ -25,7 +25,7 @@ from bayesmf.machine import LANES, aligned
 from bayesmf.random.philox import bits, fill_normal, normal_quantile, to_unit
 
 COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
-NO_VALUES = np.empty(0)
+NO_VALUES: Any = np.empty(0)
 NO_VALUES.flags.writeable = False  # as the ratings are: the kernels are compiled for that
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from bayesmf.kernels.designs import solve_one, squared_error
+from bayesmf.kernels.designs import NO_VALUES, solve_one, squared_error
 from bayesmf.kernels.gram import add_covariances, gram
 from bayesmf.kernels.inner import parallel, serial
 from bayesmf.kernels.lanes import cholesky, inverse, solve_and_draw
@@ -31,6 +31,7 @@ class Observed(NamedTuple):
     mean: float
     order: Any  # rows of similar length side by side, -1 where a batch is not full
     first: int = 0  # the number, among all rows of the side, of the first that is here
+    weights: Any = NO_VALUES  # float64, the weight of each rating; of length 0 if all are 1
 
 
 class OtherSide(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
-from bayesmf.kernels.designs import Sparse, pattern
+from bayesmf.kernels.designs import NO_VALUES, Sparse, pattern
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
@@ -71,7 +71,8 @@ def side_data(
     """Rows of one side, of which ``first`` is the number of the first."""
     order = batches(rows.counts)
     order.flags.writeable = False  # as the ratings are: the kernels are compiled for that
-    observed = Observed(rows.starts, rows.index, rows.values, mean, order, first)
+    weights = NO_VALUES if rows.weights is None else rows.weights
+    observed = Observed(rows.starts, rows.index, rows.values, mean, order, first, weights)
     return SideData(name, observed, rows.counts, matrices)
 
 
@@ -88,6 +89,7 @@ class Response:
     by_item: Array
     order: NDArray[np.int64]  # by_item[k] is by_user[order[k]]
     prepared: tuple[Any, ...] = ()  # the ratings as each effect of the model takes them
+    weights: Array | None = None  # those given with the ratings
 
     @classmethod
     def of(cls, ratings: Ratings, model: Model, mean: float) -> Response:
@@ -97,7 +99,8 @@ class Response:
         centred = np.asarray(rows.values, float) - mean
         order = np.argsort(rows.index, kind="stable")
         prepared = tuple(effect.prepare(cells) for effect in model.every_effect)
-        return cls(cells, centred, centred.copy(), centred[order], order, prepared)
+        by_item = centred[order]
+        return cls(cells, centred, centred.copy(), by_item, order, prepared, rows.weights)
 
     def put(self, values: Array) -> None:
         """Hand new values to the kernels."""

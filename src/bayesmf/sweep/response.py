@@ -45,6 +45,8 @@ def update_response(
     size = state.user.size
     predict(cells.user, cells.item, state.user.x[:, :size], state.item.x[:, :size], 0.0, f)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
+    if response.weights is not None:
+        weight *= response.weights
     drawn = learn != "none" and added is None
     parts = zip(model.every_effect, state.effects, response.prepared, strict=True)
     x = list(added) if added is not None else [e.fitted(p, train) for e, p, train in parts]

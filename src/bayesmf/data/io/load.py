@@ -26,6 +26,7 @@ def load(
     item: str | int | None = None,
     rating: str | int | None = None,
     time: str | int | None = None,
+    weight: str | int | None = None,
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
@@ -40,9 +41,9 @@ def load(
     plain, or inside gzip, bzip2 or zip. Blanks around the ids of a text file are stripped; a
     parquet file keeps them.
 
-    - ``user``, ``item``, ``rating``, ``time`` name the columns, or give their numbers from 1.
-      Columns not given are recognised by their names, or by their order if there is no header.
-      ``time="none"`` ignores times.
+    - ``user``, ``item``, ``rating``, ``time``, ``weight`` name the columns, or give their numbers
+      from 1. Columns not given are recognised by their names, or, but for the weight, by their
+      order if there is no header. ``time="none"`` ignores times, ``weight="none"`` weights.
     - ``separator`` and ``header`` say what separates the fields and whether the first line holds
       names, where the file itself does not show it.
     - ``member`` says which file of a zip archive to read.
@@ -51,10 +52,10 @@ def load(
     - ``scale`` is (low, high) or (low, high, step), and ratings that are not on it are refused.
       Without it the scale is the narrowest that holds all ratings.
     - ``duplicates`` says what becomes of a pair rated more than once: "error" refuses it, "last"
-      keeps the rating that comes last in the file, "mean" keeps the mean of all.
+      keeps the last rating of the file, "mean" the weighted mean, with the sum of the weights.
     """
     name, kinds = os.fspath(data), _id_kinds(ids)
-    columns = {"user": user, "item": item, "rating": rating, "time": time}
+    columns = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     layout = {"separator": separator, "header": header, "member": member}
     if name == "demo":
         from bayesmf.data.synthetic import demo
@@ -69,8 +70,7 @@ def load(
         scale = DATASETS[name].scale if scale is None else scale
         layout["member"] = DATASETS[name].member if path.suffix == ".zip" else None
     else:
-        path = Path(name)
-        _check_path(path)
+        path = _find_file(Path(name))
     return Ratings.from_columns(
         read_columns(path, columns, **layout),  # type: ignore[arg-type]
         scale=scale,
@@ -88,8 +88,8 @@ def _id_kinds(ids: IdKind | tuple[IdKind, IdKind]) -> tuple[IdKind, IdKind]:
     return kinds
 
 
-def _check_path(path: Path) -> None:
-    """Refuse a path where nothing is, or where there are shards, which are not one table."""
+def _find_file(path: Path) -> Path:
+    """Return the path; refuse one where nothing is, or shards, which are not one table."""
     if not os.path.exists(path):
         raise DataError(
             f"{path}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
@@ -102,6 +102,7 @@ def _check_path(path: Path) -> None:
                 f"{path} is a folder of shards, which can only be fitted; give the ratings file "
                 "that they were cut from"
             )
+    return path
 
 
 def refuse_reading_options(why: str, options: Mapping[str, Any]) -> None:

@@ -154,7 +154,7 @@ def _read_hdf5(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def stack(tables: list[Columns]) -> Columns:
-    """Put the rows of tables under one another; times are kept if all of them have times."""
+    """Put the rows of tables under one another, with times and weights if all tables have them."""
 
     def column(role: str) -> Any:
         chunks = [getattr(table, role) for table in tables]
@@ -170,7 +170,8 @@ def stack(tables: list[Columns]) -> Columns:
         return "the split"
 
     user, item, rating = column("user"), column("item"), column("rating")
-    return Columns(user, item, rating, column("time"), locate, tables[0].untyped)
+    untyped, weight = tables[0].untyped, column("weight")
+    return Columns(user, item, rating, column("time"), locate, untyped, weight=weight)
 
 
 def cut(table: Columns, part_of: NDArray[Any], parts: int, **options: Any) -> list[Ratings]:

@@ -17,7 +17,7 @@ FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 
 def write(ratings: Ratings, path: str | Path) -> None:
-    """Write the columns user, item, rating and, if there are times, time; one row a rating.
+    """Write the columns user, item, rating and, if there are any, time, weight; one row a rating.
 
     The ending of the path says how: .csv, .tsv, .parquet, .csv.gz or .tsv.gz. Text ids with blanks
     around them need parquet, as blanks do not count in a text file.

@@ -115,6 +115,7 @@ def cut(train: Ratings, users: Deal, items: Deal, i: int, j: int) -> Ratings:
         None,
         train.scale,
         train.name,
+        None if rows.weights is None else rows.weights[keep],
     )
 
 

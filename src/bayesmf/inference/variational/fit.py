@@ -22,7 +22,7 @@ from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.fit import map_start
 from bayesmf.inference.target import Target
-from bayesmf.inference.variational.bound import Beliefs, lower_bound
+from bayesmf.inference.variational.bound import Beliefs, log_weights, lower_bound
 from bayesmf.inference.variational.draws import draw_from_q
 from bayesmf.kernels.designs import expected_errors
 from bayesmf.kernels.rows import OtherSide
@@ -342,6 +342,7 @@ def _log_likelihood(data: Data, state: State, q: MeanField, total: float | None 
     if total is None:
         total = expected_total(data, state, q)
     logs = data.size * (float(q.tau.mean_log()[0]) - LOG_2PI) - state.tau * total
+    logs += log_weights(data)
     for side in (data.user, data.item):
         alpha = q.beliefs[side.name].alpha
         if alpha is not None:
