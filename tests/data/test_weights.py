@@ -118,6 +118,8 @@ def test_duplicates_with_weights():
     mean = Ratings.from_triplets(**pairs, weights=weights, duplicates="mean")
     assert mean.values.tolist() == [(3 * 1 + 1 * 2 + 4 * 6) / 8, 4]
     assert mean.by_user.weights.tolist() == [8, 5]
+    heavy = Ratings.from_triplets(**pairs, weights=[1e9, 1e9, 1, 1], duplicates="mean")
+    assert Ratings.from_frame(heavy.to_arrow()) == heavy  # what can be made can be read
 
 
 def test_ratings_without_weights_that_are_put_among_others_weigh_one():

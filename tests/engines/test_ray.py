@@ -104,6 +104,14 @@ def test_propagated_blocks_have_the_bits_of_the_threads(cluster):
         np.testing.assert_array_equal(values, other[name])
 
 
+def test_ratings_with_weights_and_their_shards_have_the_bits_of_the_threads(cluster, tmp_path):
+    train = small_ratings(60, 40, seed=1, weighted=True)
+    model = VARIANTS["both sides, joint bias, robust, student-t"]
+    shards, right = shard(train, tmp_path / "shards", blocks=3), fitted(model, train=train)
+    same(fitted(model, Ray(blocks=5), train), right)
+    same(fitted(model, "ray", shards), right)
+
+
 @pytest.mark.parametrize("name", ["both sides, joint bias, robust, student-t", "two designs"])
 def test_shards_have_the_bits_of_the_ratings(name, cluster, tmp_path):
     shards = shard(TRAIN, tmp_path / "shards", blocks=3)

@@ -22,6 +22,7 @@ from toys.thumbs import Thumbs
 from toys.weekday import DAY, Weekday
 
 ROUNDS, REPLICATES = 4, 250
+LIGHT, HEAVY = small_ratings(), small_ratings(8, 6, weighted=True)
 TOYS = Path(__file__).parents[1] / "toys"
 COUNTS = np.random.default_rng(3).normal(size=(5, 2))
 ATTRIBUTES = Attributes(tuple((who, tuple(row)) for who, row in enumerate(COUNTS.tolist())))
@@ -64,11 +65,10 @@ def simulate(model: Model, data: Data, state, rng) -> Data:
 
 
 def z_scores(
-    model: Model, seed: int = 0, weighted: bool = False, step=gibbs_sweep
+    model: Model, seed: int = 0, ratings: Ratings = LIGHT, step=gibbs_sweep
 ) -> dict[str, float]:
     """Geweke's test, as in tests/statistical, with effects and latent ratings."""
     rng = np.random.default_rng(seed)
-    ratings = small_ratings(weighted=weighted)
     start = with_times(ratings, np.zeros(len(ratings)))
     data = prior.uncentred(Data.of(start, model))
     found = []
@@ -112,7 +112,7 @@ def test_geweke(name):
 @pytest.mark.parametrize("name", ["likelihood", "effect"])
 def test_geweke_with_weights(name):
     """The latent ratings and the effects see the weights of the ratings."""
-    z = z_scores(MODELS[name], weighted=True)
+    z = z_scores(MODELS[name], ratings=HEAVY)
     assert max(map(abs, z.values())) < bound(len(z) * len(MODELS)), z
 
 
@@ -121,7 +121,7 @@ def test_geweke_catches_a_response_without_weights(name):
     def step(model, data, *rest):
         gibbs_sweep(model, replace(data, response=replace(data.response, weights=None)), *rest)
 
-    z = z_scores(MODELS[name], weighted=True, step=step)
+    z = z_scores(MODELS[name], ratings=HEAVY, step=step)
     assert max(map(abs, z.values())) > bound(len(z) * len(MODELS)), z
 
 

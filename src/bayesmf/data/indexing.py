@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import Duplicates
+from bayesmf.data.values import MOST
 
 
 def take(values: NDArray[Any] | None, keep: Any) -> NDArray[Any] | None:
@@ -53,7 +54,7 @@ def merge(
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.bool_]]:
     """Keep one observation of each pair: the last in the input, with the mean value if asked.
 
-    With weights that is the weighted mean, and its weight their sum.
+    With weights that is the weighted mean, and its weight their sum, if a weight may be so large.
     """
     first = np.ones(len(order), bool)
     first[again] = False
@@ -66,5 +67,5 @@ def merge(
         values[order[last]] = np.add.reduceat(each * values[order], start) / total
         if weights is not None:
             weights = weights.copy()
-            weights[order[last]] = total
+            weights[order[last]] = np.minimum(total, MOST)
     return values, weights, last
