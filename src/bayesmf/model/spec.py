@@ -11,12 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.checks import check_choice, check_kind, check_number, check_whole
-from bayesmf.choices import BIASES, FEATURES, PRECISIONS, PRIORS, Bias, Features, Precision, Prior
+from bayesmf.choices import (
+    BIASES,
+    FEATURES,
+    LIKELIHOODS,
+    PRECISIONS,
+    PRIORS,
+    Bias,
+    Features,
+    LikelihoodName,
+    Precision,
+    Prior,
+)
 from bayesmf.errors import DataError
 from bayesmf.model.designs import MOST_DESIGNS, PARTS, Design, Name, RatedSet
 from bayesmf.model.distributions import NormalWishart
 from bayesmf.model.effects import MOST_EFFECTS, Effect
 from bayesmf.model.likelihood import Gaussian, Likelihood
+from bayesmf.model.ordinal import Auto, Binary, Ordinal
 
 CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES}
 DESIGNS = (Design, MOST_DESIGNS, "a tuple of designs, such as (RatedSet(0.5),)")
@@ -25,6 +37,28 @@ SEVERAL: dict[str, tuple[type[Any], int, str]] = {
     "item_designs": DESIGNS,
     "effects": (Effect, MOST_EFFECTS, "a tuple of effects"),
 }
+
+
+WORDS: dict[LikelihoodName, Likelihood] = {
+    "gaussian": Gaussian(),
+    "ordinal": Ordinal(),
+    "binary": Binary(),
+    "auto": Auto(),
+}
+
+
+class Chosen:
+    """A field that takes a likelihood or a word for it, and holds the likelihood."""
+
+    def __get__(self, model: Any, owner: type) -> Likelihood:
+        found: Likelihood = WORDS["gaussian"] if model is None else vars(model)["likelihood"]
+        return found
+
+    def __set__(self, model: Any, given: Likelihood | LikelihoodName) -> None:
+        if isinstance(given, str):
+            check_choice("likelihood", given, LIKELIHOODS)
+            given = WORDS[given]
+        vars(model)["likelihood"] = given
 
 
 @dataclass(frozen=True)
@@ -79,7 +113,7 @@ class Model:
     bounds: tuple[float, float] = (0.5, 2.0)  # of truncated precisions
     prior: Prior = "gaussian"  # of the own features
     bias: Bias = "joint"  # prior of the bias: with the features, learned apart, or fixed
-    likelihood: Likelihood = Gaussian()  # how a rating comes from its linear predictor
+    likelihood: Chosen = Chosen()  # "gaussian", "ordinal", "binary", "auto", or an object
     effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
     hyper: Hyper = Hyper()  # the fixed numbers at the top
     unit: float | None = None  # theirs, in ratings; None: the training ratings' standard deviation
@@ -329,8 +363,14 @@ def has_hidden_scales(model: Model) -> bool:
     return model.precision != "constant" or model.prior == "student-t"
 
 
-def check_gaussian(model: Model, algorithm: str) -> None:
-    """Refuse what only sampling can do: latent likelihoods, and effects."""
+def check_gaussian(model: Model, algorithm: str) -> Model:
+    """Refuse what only sampling can do: latent likelihoods, and effects.
+
+    Returns the model, where the likelihood "auto" is the Gaussian.
+    """
+    if isinstance(model.likelihood, Auto):
+        model = replace(model, likelihood="gaussian")
     if model.responds or model.likelihood.name != "gaussian":
         what = "effects" if model.effects else f"the likelihood {model.likelihood.name!r}"
         raise DataError(f"{algorithm} has no update for {what}; sample the model with Gibbs")
+    return model
