@@ -110,6 +110,7 @@ def model_from_options(
     bounds: str | None,
     prior: str | None,
     bias: str | None,
+    likelihood: str | None,
 ) -> Model:
     """Make the model that the options describe; without any of them it is the default model."""
     given: dict[str, Any] = {
@@ -119,6 +120,7 @@ def model_from_options(
         "precision": precision,
         "prior": prior,
         "bias": bias,
+        "likelihood": likelihood,
         "bounds": None if bounds is None else _parse_bounds(bounds),
     }
     given = {key: value for key, value in given.items() if value is not None}

@@ -10,6 +10,7 @@ from bayesmf.choices import (
     FEATURES,
     FORMS,
     HOLDOUTS,
+    LIKELIHOODS,
     METHODS,
     MOMENTS,
     PRECISIONS,
@@ -71,6 +72,13 @@ MODEL = Options(
         type=click.Choice(BIASES),
         help="The prior of the biases; joint means one prior for bias and features.  "
         "[default: joint]",
+    ),
+    click.option(
+        "--likelihood",
+        type=click.Choice(LIKELIHOODS),
+        help="gibbs: how a rating comes about. ordinal is for stars and other scales with steps, "
+        "binary for two values such as thumbs, and auto chooses by the scale.  "
+        "[default: gaussian]",
     ),
 )
 ALGORITHM = Options(

@@ -14,12 +14,13 @@ import numpy as np
 from numba import prange
 
 from bayesmf.machine import parallel, serial
-from bayesmf.random.philox import bits, fill_normal, normal_quantile, to_unit
+from bayesmf.random.philox import bits, fill_uniform, normal_quantile, to_unit
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_2PI = math.sqrt(2 * math.pi)
 LOG_ROOT_2PI = math.log(ROOT_2PI)
 FAR = 37.0  # standard deviations beyond which a tail is too small for doubles
+DEGREES = 8  # of freedom of proposals; even, so that a chi-square comes from uniforms
 BLOCK = 64  # users whose gaps are added up together, whatever the number of threads
 
 
@@ -203,9 +204,24 @@ def factor_at(row, theta, gaps, mean, precision, column, slope, P):
         slope[k] = total / P[k, k]
 
 
+@serial
+def student_scale(uniforms):
+    """Returns what turns normals into Student's t with DEGREES of freedom, from half as many."""
+    total = 0.0
+    for u in uniforms:
+        total -= 2.0 * math.log(u)
+    return math.sqrt(DEGREES / total)
+
+
+@serial
+def log_student(squares, size):
+    """Returns the log density of t but for a constant and log det, at a sum of squares."""
+    return -0.5 * (DEGREES + size) * math.log1p(squares / DEGREES)
+
+
 @parallel
 def propose(rows, theta, gaps, mean, precision, counter, to, forward):
-    """Proposes log gaps for every user, by a Newton step from theta and its Gaussian.
+    """Proposes log gaps for every user, by a Newton step from theta and a Student's t.
 
     ``to`` are the proposals, ``forward`` the log densities of proposing them.
     """
@@ -213,11 +229,15 @@ def propose(rows, theta, gaps, mean, precision, counter, to, forward):
     for i in prange(len(theta)):
         column, slope, P = np.empty(size + 1), np.empty(size + 1), np.empty((size + 1, size + 1))
         factor_at(rows[i], theta[i], gaps[i], mean, precision, column, slope, P)
-        z = np.empty(size)
-        fill_normal(counter, i, z)
+        drawn = np.empty(size + DEGREES // 2)
+        fill_uniform(counter, i, drawn)
+        z, scale, squares = drawn[:size], student_scale(drawn[size:]), 0.0
         forward[i] = 0.0
         for k in range(size):
-            forward[i] += math.log(P[1 + k, 1 + k]) - 0.5 * z[k] * z[k]
+            z[k] = scale * normal_quantile(z[k])
+            squares += z[k] * z[k]
+            forward[i] += math.log(P[1 + k, 1 + k])
+        forward[i] += log_student(squares, size)
         for k in range(size - 1, -1, -1):
             total = z[k]
             for m in range(k + 1, size):
@@ -238,12 +258,15 @@ def accept(rows, theta, to_rows, new_gaps, to, mean, precision, counter, forward
             before, after = theta[i, k] - mean[k], to[i, k] - mean[k]
             gain += 0.5 * precision[k] * (before * before - after * after)
             column[k] = theta[i, k] - to[i, k] - slope[1 + k]
+        squares = 0.0
         for k in range(size):
             total = 0.0
             for m in range(k, size):
                 total += P[1 + m, 1 + k] * column[m]
-            gain += math.log(P[1 + k, 1 + k]) - 0.5 * total * total
-        if math.log(to_unit(bits(counter, i, size)[0])) < gain:
+            gain += math.log(P[1 + k, 1 + k])
+            squares += total * total
+        gain += log_student(squares, size)
+        if math.log(to_unit(bits(counter, i, size + DEGREES)[0])) < gain:
             theta[i] = to[i]
 
 

@@ -44,6 +44,7 @@ FEW_LEVELS = 11  # up to so many, a scale with steps is ordinal if nobody says o
 MOST_LEVELS = 50  # of an ordinal scale
 CONCENTRATION = 2.0  # of the Dirichlet prior of the mean gaps
 SPREAD_SHAPE, SPREAD_RATE = 1.0, 0.05  # of the precision of users' log gaps
+AFTER = 2  # rows of random numbers that one step uses
 PART = 2048  # ratings that are added up together where all users share the cuts
 
 
@@ -54,23 +55,32 @@ class Curve(NamedTuple):
     slope: Array
     precision: Array
 
-    def proposal(self, at: Array) -> distributions.Gaussian:
-        """The Gaussian at the end of a Newton step from the point."""
-        return distributions.Gaussian(self.precision, self.precision @ at + self.slope)
+    def log_proposal(self, at: Array, to: Array) -> float:
+        """The log density, but for a constant, of a proposal from the point."""
+        lower = np.linalg.cholesky(self.precision)
+        e = lower.T @ (to - at - np.linalg.solve(self.precision, self.slope))
+        return float(np.log(np.diag(lower)).sum() + kernels.log_student(e @ e, len(e)))
 
 
-def newton_step(at: Array, curve: Callable[[Array], Curve], normals: Array, u: float) -> bool:
-    """Move to a point of a density from another one, in place; returns whether it was accepted."""
-    here = curve(at)
-    there = here.proposal(at)
-    to = there.sample(normals)
-    other = curve(to)
-    gain = other.value - here.value
-    gain += other.proposal(to).log_density(at) - there.log_density(to)
-    accepted = bool(np.log(u) < gain)
-    if accepted:
-        at[:] = to
-    return accepted
+def newton_step(at: Array, curve: Callable[[Array], Curve], draws: Draws) -> tuple[Array, bool]:
+    """Move from one point of a density to another; returns it, and whether it is another.
+
+    The proposal is a Student's t at the end of a Newton step, whose tails bring a chain back from
+    wherever it begins (Metropolis and Hastings).
+    """
+    here, normals, uniforms = (
+        curve(at),
+        draws.normals(1, len(at))[0],
+        draws.uniforms(2, kernels.DEGREES // 2),
+    )
+    Newton = distributions.Gaussian(here.precision, here.precision @ at + here.slope)
+    to = Newton.mean() + kernels.student_scale(uniforms[0]) * (
+        Newton.sample(normals) - Newton.mean()
+    )
+    there = curve(to)
+    gain = there.value - here.value + there.log_proposal(to, at) - here.log_proposal(at, to)
+    accepted = bool(np.log(uniforms[1, 0]) < gain)
+    return (to if accepted else at), accepted
 
 
 @dataclass(frozen=True)
@@ -348,8 +358,8 @@ class _Steps:
             return Curve(value, T.T @ slope, T.T @ precision @ T + prior)
 
         at = np.concatenate([[start], self.contrasts.T @ self.parameters["mean"]])
-        normals, u = draws.normals(1, self.size)[0], float(draws.uniforms(1)[0, 0])
-        self.rows = found[newton_step(at, curve, normals, u)]
+        at, accepted = newton_step(at, curve, draws)
+        self.rows = found[accepted]
         self.parameters["mean"] = self.mean_at(at[1:])[0]
         self.theta = apart + self.parameters["mean"]
         self.root *= np.exp((at[0] - start) / 2)
@@ -380,14 +390,13 @@ class _Steps:
             prior = CONCENTRATION * np.eye(self.size - 1)
             return Curve(value, D.T @ slope, D.T @ np.diag(count * precision) @ D + prior)
 
-        normals, uniform = draws.normals(3, self.size), draws.uniforms(2)
         u = self.contrasts.T @ self.parameters["mean"]
-        newton_step(u, curve, normals[1, : self.size - 1], float(uniform[1, 0]))
-        mean = self.mean_at(u)[0]
+        mean = self.mean_at(newton_step(u, curve, replace(draws, first=AFTER))[0])[0]
         squares = ((self.theta - mean) ** 2).sum(axis=0)
         shape = np.full(self.size, SPREAD_SHAPE + count / 2)
         variance = (SPREAD_RATE + squares / 2) / draws.gammas(shape)
-        newcomer = mean + np.sqrt(variance) * normals[2]
+        normals = replace(draws, first=2 * AFTER).normals(1, self.size)[0]
+        newcomer = mean + np.sqrt(variance) * normals
         self.parameters |= {"mean": mean, "variance": variance, "newcomer": newcomer}
 
 

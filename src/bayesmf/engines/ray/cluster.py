@@ -102,9 +102,9 @@ class Ray:
 
     def check(self, model: Model, form: Form) -> None:
         """Refuse what a worker cannot do by itself."""
-        if model.responds:
+        if model.responds or model.likelihood.name != "gaussian":
             raise DataError(
-                "effects and latent likelihoods are drawn by one process; choose "
+                "effects and likelihoods other than 'gaussian' are drawn by one process; choose "
                 f"{Option('engine', 'threads')}"
             )
         if form != "centred" or not model.own_features:
