@@ -12,28 +12,57 @@ import math
 
 import numpy as np
 from numba import prange
+from numpy.polynomial import chebyshev
+from scipy.special import erfcx
 
 from bayesmf.machine import parallel, serial
 from bayesmf.random.philox import bits, fill_uniform, normal_quantile, to_unit
 
-ROOT_HALF = math.sqrt(0.5)
-ROOT_2PI = math.sqrt(2 * math.pi)
-LOG_ROOT_2PI = math.log(ROOT_2PI)
+PEAK = 1 / math.sqrt(2 * math.pi)  # the density at 0
+LOG_ROOT_2PI = -math.log(PEAK)
 FAR = 37.0  # standard deviations beyond which a tail is too small for doubles
 DEGREES = 8  # of freedom of proposals; even, so that a chi-square comes from uniforms
+PIECES, DEGREE = 128, 7  # of the polynomials by which a tail is computed
 BLOCK = 64  # users whose gaps are added up together, whatever the number of threads
+
+
+def _fit_ratios():
+    """Returns polynomials for tail / density at x >= 0, each on a piece of 1 / (1 + x / 4)."""
+    out = np.zeros((PIECES, DEGREE + 1))
+    for k in range(PIECES):
+
+        def ratio(t, k=k):
+            y = np.maximum((k + (t + 1) / 2) / PIECES, 1e-9)
+            return math.sqrt(math.pi / 2) * erfcx((4 / y - 4) * math.sqrt(0.5))
+
+        found = chebyshev.cheb2poly(chebyshev.chebinterpolate(ratio, DEGREE))
+        out[k, : len(found)] = found  # without zeros at its end
+    return out
+
+
+RATIOS = _fit_ratios()
+
+
+@serial
+def density_and_tail(x):
+    """Returns the standard normal's density at x >= 0, and what lies beyond x.
+
+    The ratio of the two is smooth, so that one exponential is enough, to 15 digits.
+    """
+    density = PEAK * math.exp(-0.5 * x * x)
+    y = PIECES * (4.0 / (4.0 + x))
+    piece = min(int(y), PIECES - 1)
+    t = 2.0 * (y - piece) - 1.0
+    a, b, c, d, e, f, g, h = RATIOS[piece]
+    ratio = ((((((h * t + g) * t + f) * t + e) * t + d) * t + c) * t + b) * t + a
+    return density, density * ratio
 
 
 @serial
 def tail(x):
     """Returns P(x < standard normal)."""
-    return 0.5 * math.erfc(x * ROOT_HALF)
-
-
-@serial
-def density(x):
-    """Returns the standard normal's density."""
-    return math.exp(-0.5 * x * x) / ROOT_2PI
+    beyond = density_and_tail(abs(x))[1]
+    return beyond if x > 0.0 else 1.0 - beyond
 
 
 @serial
@@ -58,29 +87,30 @@ def bounds(cuts, k, f, root):
 
 @serial
 def log_mass(a, b):
-    """Returns l = log(Phi(b) - Phi(a)), its slopes in a and b, and -l_aa, -l_bb, -l_ab."""
-    if b <= 0.0:  # the mirror image: a' = -b, b' = -a
-        value, slope_b, slope_a, bb, aa, ab = log_mass_above(-b, -a)
-        return value, -slope_a, -slope_b, aa, bb, ab
-    return log_mass_above(a, b)
+    """Returns l = log(Phi(b) - Phi(a)), its slopes in a and b, and -l_aa, -l_bb, -l_ab.
 
-
-@serial
-def log_mass_above(a, b):
-    """Returns the same where b is above zero."""
-    if a > FAR:
-        part = math.log(far_mass(a, b))
-        return -0.5 * a * a - math.log(a) - LOG_ROOT_2PI + part, -a, 0.0, 1.0, 0.0, 0.0
-    mass = tail(a) - tail(b) if a > 0.0 else 1.0 - tail(b) - tail(-a)
-    mass = max(mass, 1e-300)
-    slope_a, slope_b, aa, bb = 0.0, 0.0, 0.0, 0.0
-    if a > -np.inf:
-        slope_a = -density(a) / mass
-        aa = slope_a * (slope_a + a)
-    if b < np.inf:
-        slope_b = density(b) / mass
-        bb = slope_b * (slope_b + b)
-    return math.log(mass), slope_a, slope_b, max(aa, 0.0), max(bb, 0.0), slope_a * slope_b
+    On the side of the nearer end, low, of which high may be the infinite other end.
+    """
+    flip = a + b < 0.0
+    low, high = (-b, -a) if flip else (a, b)
+    if low > FAR:
+        part = math.log(far_mass(low, high))
+        value, in_low, in_high = -0.5 * low * low - math.log(low) - LOG_ROOT_2PI + part, -low, 0.0
+        ll, hh = 1.0, 0.0
+    else:
+        density, beyond = density_and_tail(abs(low))
+        mass = beyond if low > 0.0 else 1.0 - beyond
+        in_high, hh = 0.0, 0.0
+        if high < np.inf:
+            in_high, beyond = density_and_tail(high)
+            mass = max(mass - beyond, 1e-300)
+            in_high /= mass
+            hh = max(in_high * (in_high + high), 0.0)
+        value, in_low = math.log(mass), -density / mass
+        ll = max(in_low * (in_low + low), 0.0)
+    if flip:
+        return value, -in_high, -in_low, hh, ll, in_low * in_high
+    return value, in_low, in_high, ll, hh, in_low * in_high
 
 
 @parallel
@@ -276,7 +306,8 @@ def within(a, b, u):
     if a > FAR:
         x = a - math.log1p(-u * far_mass(a, b)) / a
     elif a > 0.0:
-        x = -normal_quantile(tail(a) - u * (tail(a) - tail(b)))
+        near = tail(a)
+        x = -normal_quantile(near - u * (near - tail(b)))
     else:
         low, high = tail(-a), tail(b)
         mass = 1.0 - low - high
