@@ -25,7 +25,16 @@ except ImportError as error:
         "'bayesmf[sklearn]'"
     ) from error
 
-OF_MODEL = ("rank", "user_designs", "item_designs", "own_features", "precision", "bias", "time")
+OF_MODEL = (
+    "rank",
+    "user_designs",
+    "item_designs",
+    "own_features",
+    "precision",
+    "bias",
+    "likelihood",
+    "time",
+)
 
 
 class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,8 +43,9 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters:
 
     - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``,
-      ``time``: those of ``Model``. A time chain needs a column of times beside the pairs, by its
-      name in a frame. None stands for what ``Model()`` has, so that the default is the best model.
+      ``likelihood``, ``time``: those of ``Model``. A time chain needs a column of times beside the
+      pairs, by its name in a frame. None stands for what ``Model()`` has, so that the default is
+      the best model.
     - ``user_attributes``, ``item_attributes``: what is known about users and items beforehand:
       ``Attributes``, a frame, or the path of a file.
     - ``sweeps``, ``burn_in``: those of ``Gibbs``, for one chain. With None, ``Gibbs`` chooses the
@@ -57,6 +67,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         own_features: bool | None = None,
         precision: str | None = None,
         bias: str | None = None,
+        likelihood: Any = None,
         time: str | None = None,
         user_attributes: Any = None,
         item_attributes: Any = None,
@@ -72,6 +83,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.own_features = own_features
         self.precision = precision
         self.bias = bias
+        self.likelihood = likelihood
         self.time = time
         self.user_attributes = user_attributes
         self.item_attributes = item_attributes
@@ -104,6 +116,12 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         table = self.fit_.predict(_plain_pairs(X))
         mean: NDArray[np.float64] = table["mean"].to_numpy()
         return (mean, table["sd"].to_numpy()) if return_std else mean
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every rating of a scale with steps, in ascending order."""
+        check_is_fitted(self, "fit_")
+        table = self.fit_.probabilities(_plain_pairs(X))
+        return np.column_stack([column.to_numpy() for column in table.columns[2:]])
 
     def _sampler(self) -> Gibbs:
         """Translate the parameters: the one place that knows ``Model`` and ``Gibbs``."""

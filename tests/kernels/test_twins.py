@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-import oracle.kernel_rows  # noqa: F401, its cases too
+import oracle.kernel_ordinal
+import oracle.kernel_rows  # noqa: F401, their cases too
 from bayesmf.kernels import designs
 from oracle.twins import CASES, random_design, sparse_of
 

@@ -12,7 +12,7 @@ from scipy import stats
 import bayesmf
 from bayesmf import DataError, Gibbs, Model, Ratings
 from bayesmf.data.pairs import Cells
-from bayesmf.kernels.chain import draw_chains, sum_steps
+from bayesmf.kernels.response.chain import draw_chains, sum_steps
 from bayesmf.model import time_chain
 from bayesmf.model.data import Data
 from bayesmf.model.time_chain import FIRST, THETA, VARIANCE, Steps, TimeChain, X, encode, table

@@ -111,6 +111,7 @@ def model_from_options(
     prior: str | None,
     bias: str | None,
     time_effect: str | None,
+    likelihood: str | None,
 ) -> Model:
     """Make the model that the options describe; without any of them it is the default model."""
     given: dict[str, Any] = {
@@ -121,6 +122,7 @@ def model_from_options(
         "prior": prior,
         "bias": bias,
         "time": time_effect,
+        "likelihood": likelihood,
         "bounds": None if bounds is None else _parse_bounds(bounds),
     }
     given = {key: value for key, value in given.items() if value is not None}

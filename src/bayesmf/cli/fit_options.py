@@ -10,6 +10,7 @@ from bayesmf.choices import (
     FEATURES,
     FORMS,
     HOLDOUTS,
+    LIKELIHOODS,
     METHODS,
     MOMENTS,
     PRECISIONS,
@@ -79,6 +80,13 @@ MODEL = Options(
         type=click.Choice(TIMES),
         help="Whether ratings of a user that are close in time share an error: chain needs a time "
         "of every rating.  [default: none]",
+    ),
+    click.option(
+        "--likelihood",
+        type=click.Choice(LIKELIHOODS),
+        help="gibbs: how a rating comes about. ordinal is for stars and other scales with steps, "
+        "binary for two values such as thumbs, and auto chooses by the scale.  "
+        "[default: gaussian]",
     ),
 )
 ALGORITHM = Options(

@@ -22,13 +22,14 @@ from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted.arviz import to_arviz
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.fold_in import add_rows
-from bayesmf.fitted.posterior import Posterior, check_on_scale
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.recommend import Asked, Seen, recommend
 from bayesmf.fitted.store import files as model_files
 from bayesmf.fitted.update import update
 from bayesmf.machine import check_threads, using
 from bayesmf.model.attributes import extend_attributes
 from bayesmf.model.designs import Name
+from bayesmf.model.likelihood import Discrete
 from bayesmf.model.spec import Model
 
 KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
@@ -59,6 +60,8 @@ class Fitted:
         model: Model | None = getattr(self, "model", None)  # not that of the posterior: it may
         error: float | None = getattr(self, "test_rmse", None)  # have to be made first
         told = [] if model is None else [f"rank {model.rank}, {model.precision} precision"]
+        if model is not None and model.likelihood.latent:
+            told.append(f"{model.likelihood.name} ratings")
         told += [] if error is None else [f"test RMSE {error:.4f}"]
         told += [self.diagnostics().verdict.short] if self._traces() else []
         return f"{type(self).__name__}({'; '.join(told)})"
@@ -84,11 +87,13 @@ class Fitted:
         Returns a frame of the same kind as ``pairs``, in the same order, with the columns
 
         - ``user``, ``item``: the ids as they were given.
+        - ``probability``: that the rating is the upper one, if the likelihood is binary.
         - ``mean``: the expected rating.
         - ``sd``: the standard deviation of a rating, from what is not known of the user and the
           item, and from the noise.
         - ``q05``, ``q95``, or what ``quantiles`` asks for: quantiles of the predictive
-          distribution, which is a Gaussian under the default likelihood.
+          distribution, which is a Gaussian under the default likelihood. Under an ordinal or a
+          binary one they are ratings: the first up to which lies so much of the probability.
         - ``known``: "warm", "new user", "new item" or "new". Users and items not seen in training
           get the prior predictive, which is wide.
         """
@@ -99,6 +104,8 @@ class Fitted:
         with using(self.threads):
             found = self.posterior.predictive(cells)
         columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
+        if isinstance(found, Discrete) and len(found.levels) == 2:
+            columns["probability"] = found.chances[:, 1]
         columns |= {"mean": found.mean, "sd": found.sd}
         for quantile in quantiles:
             if not 0 < quantile < 1:
@@ -108,7 +115,7 @@ class Fitted:
         if clip:
             scale = self.posterior.scale
             for name, values in columns.items():
-                if name not in ("user", "item", "sd"):
+                if name not in ("user", "item", "sd", "probability"):
                     columns[name] = np.clip(values, scale.low, scale.high)
         columns["known"] = KNOWN[(cells.user < 0) + 2 * (cells.item < 0)]
         return frame_like(columns, asked.like)
@@ -156,6 +163,8 @@ class Fitted:
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
         items are ranked by), user after user, with fewer rows for a user who has fewer items left.
+        Ordinal and binary ratings are ranked by the linear predictor; the score of the items that
+        are chosen is their expected rating, and puts them in order.
         It is of the same kind as ``users``, with an index of its own. The score of a newcomer does
         not contain what it would say of them that they choose to rate the item.
         """
@@ -287,7 +296,7 @@ class Fitted:
         if not isinstance(test, Ratings):
             test = Ratings.from_frame(test)
         posterior, rows = self.posterior, test.by_user
-        check_on_scale(test, posterior.scale)
+        posterior.check(test)
         cells = posterior.cells(test)
         # of a user with ratings here, how many there are in training: -1 finds the last entry, 0
         trained = np.append(posterior.user_counts, 0)[np.maximum(cells.user, -1)]
@@ -318,6 +327,10 @@ class Fitted:
         add up to the prediction; and, if the training ratings are at hand, ``ratings``: the
         ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
         ``adds``. If the model has attributes, ``attributes`` are the ``most`` that matter most.
+
+        Where ratings are cells of a latent number, as ordinal and binary ones are, ``prediction``
+        and ``parts`` are those of that number, ``expected`` is the expected rating, and there are
+        no ``ratings``: what one of them adds is not linear.
         """
         check_whole("most", most, 1)
         for what, asked in (("user", user), ("item", item)):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.attributes import Attributes
@@ -148,6 +149,9 @@ def explain(
             for name, values in parts.items()
         },
     }
+    if posterior.model.likelihood.latent:
+        pair = Cells(np.array([user], np.int32), np.array([item], np.int32))
+        out["expected"] = float(posterior.predictive(pair).mean[0])
     attributes = attribute_parts(posterior, user, item)
     if attributes:
         out["attributes"] = attributes[:most]

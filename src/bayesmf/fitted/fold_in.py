@@ -21,7 +21,7 @@ from bayesmf.fitted.by_rating import (
 )
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import join_given
-from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.posterior import Posterior, merge_ratings
 from bayesmf.kernels.designs import pattern
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
@@ -165,7 +165,7 @@ def add_rows(
     """
     if side not in SIDES:
         raise DataError(f"side={side!r}: choose one of user, item")
-    check_on_scale(ratings, old.scale)
+    old.check(ratings)
     ratings = ratings.drop_unused()  # a part of a split has the ids of everybody
     mine = ratings.users if side == "user" else ratings.items
     known = old.warm_row_of(side, mine.values) >= 0

@@ -323,14 +323,24 @@ class Posterior:
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
-        levels, user = self.levels, np.maximum(cells.user, -1)
-        out = np.zeros((len(cells.user), len(levels)))
-        for begin in range(0, len(user), CHUNK):
+        out = np.zeros((len(cells.user), len(self.levels)))
+        for begin in range(0, len(cells.user), CHUNK):
             span = slice(begin, begin + CHUNK)
-            for number, draw in enumerate(self._each_draw(self.draws, cells.take(span))):
-                own = parameters_of(self.draws, number, LIKELIHOOD)
-                out[span] += self.model.likelihood.probabilities(own, user[span], draw, levels)
+            for chances in self.each_chances(cells.take(span)):
+                out[span] += chances
         return out / len(self)
+
+    def each_chances(self, cells: Cells) -> Iterator[Array]:
+        """P(rating = r) given each draw."""
+        levels, user = self.levels, np.maximum(cells.user, -1)
+        for number, draw in enumerate(self._each_draw(self.draws, cells)):
+            own = parameters_of(self.draws, number, LIKELIHOOD)
+            yield self.model.likelihood.probabilities(own, user, draw, levels)
+
+    def check(self, ratings: Ratings) -> None:
+        """Refuse ratings that are not on the scale, or that the likelihood cannot explain."""
+        check_on_scale(ratings, self.scale)
+        self.model.likelihood.check(ratings)
 
     @property
     def has_levels(self) -> bool:

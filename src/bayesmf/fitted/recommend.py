@@ -156,7 +156,43 @@ def recommend(
             pool.shutdown(cancel_futures=True)
             raise
     best[~np.isfinite(scores)] = -1
+    if posterior.model.likelihood.latent:
+        return _rescore(posterior, users, items, best, rank_by, chosen)
     return best, scores
+
+
+def _rescore(
+    posterior: Posterior,
+    users: Asked,
+    items: Asked,
+    best: Index,
+    rank_by: RankBy,
+    chosen: NDArray[Any],
+) -> tuple[Index, Floats]:
+    """Order the best items by ratings, where what they were chosen by is a latent number.
+
+    The score is the expected rating over all draws, one standard deviation of the draws' expected
+    ratings below it, or the expected rating in one draw.
+    """
+    row, column = np.nonzero(best >= 0)
+    given: dict[str, Any] = {
+        part.name: part.given for part in (users, items) if part.given is not None
+    }
+    cells = Cells(users.row[row], items.row[best[row, column]], None, given or None)
+    levels, total, squares = posterior.levels, np.zeros(len(row)), np.zeros(len(row))
+    one = np.zeros(len(row))
+    for number, chances in enumerate(posterior.without_selection().each_chances(cells)):
+        expected = chances @ levels
+        total += expected
+        squares += expected**2
+        one = np.where(chosen[row] == number, expected, one)
+    mean, count = total / len(posterior), len(posterior)
+    found = {"mean": mean, "thompson": one}
+    found["lower"] = mean - CAUTION * np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+    scores = np.full(best.shape, np.nan, np.float32)
+    scores[row, column] = found[rank_by]
+    order = np.argsort(-scores, axis=1, kind="stable")  # no score comes last
+    return np.take_along_axis(best, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from bayesmf.fitted.by_rating import (
 from bayesmf.fitted.fold_in import Kind, add_rows, at_point, begin_draws, last_round, settle_scales
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import POWER, KnownRows
-from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
+from bayesmf.fitted.posterior import Posterior, merge_ratings
 from bayesmf.fitted.store.kept import Kept
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors, SideData
@@ -70,7 +70,7 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
             "the training ratings, which new ratings are added to, are not at hand; update a model "
             "that was saved with its ratings"
         )
-    check_on_scale(ratings, old.scale)
+    old.check(ratings)
     ratings = ratings.drop_unused()
     names: tuple[Name, ...] = SIDES if side == "both" else (side,)
     found = _hand_on(old, old.complete())

@@ -108,6 +108,7 @@ class Target(Watched):
     def __init__(self, ratings: Ratings, data: Data, model: Model, chains: int = 0) -> None:
         rows = ratings.by_user
         super().__init__(Cells(rows.row_index, rows.index, rows.times), data, model)
+        model.likelihood.check(ratings)
         self.values, self.chains = np.asarray(rows.values, float), chains
         self.begin()
 

@@ -14,11 +14,13 @@ from bayesmf.checks import check_choice, check_kind, check_number, check_whole
 from bayesmf.choices import (
     BIASES,
     FEATURES,
+    LIKELIHOODS,
     PRECISIONS,
     PRIORS,
     TIMES,
     Bias,
     Features,
+    LikelihoodName,
     Precision,
     Prior,
     Time,
@@ -28,6 +30,7 @@ from bayesmf.model.designs import MOST_DESIGNS, PARTS, Design, Name, RatedSet
 from bayesmf.model.distributions import NormalWishart
 from bayesmf.model.effects import MOST_EFFECTS, Effect
 from bayesmf.model.likelihood import Gaussian, Likelihood
+from bayesmf.model.ordinal import Auto, Binary, Ordinal
 from bayesmf.model.time_chain import TimeChain
 
 CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES, "time": TIMES}
@@ -37,6 +40,28 @@ SEVERAL: dict[str, tuple[type[Any], int, str]] = {
     "item_designs": DESIGNS,
     "effects": (Effect, MOST_EFFECTS, "a tuple of effects"),
 }
+
+
+WORDS: dict[LikelihoodName, Likelihood] = {
+    "gaussian": Gaussian(),
+    "ordinal": Ordinal(),
+    "binary": Binary(),
+    "auto": Auto(),
+}
+
+
+class Chosen:
+    """A field that takes a likelihood or a word for it, and holds the likelihood."""
+
+    def __get__(self, model: Any, owner: type) -> Likelihood:
+        found: Likelihood = WORDS["gaussian"] if model is None else vars(model)["likelihood"]
+        return found
+
+    def __set__(self, model: Any, given: Likelihood | LikelihoodName) -> None:
+        if isinstance(given, str):
+            check_choice("likelihood", given, LIKELIHOODS)
+            given = WORDS[given]
+        vars(model)["likelihood"] = given
 
 
 @dataclass(frozen=True)
@@ -91,7 +116,7 @@ class Model:
     bounds: tuple[float, float] = (0.5, 2.0)  # of truncated precisions
     prior: Prior = "gaussian"  # of the own features
     bias: Bias = "joint"  # prior of the bias: with the features, learned apart, or fixed
-    likelihood: Likelihood = Gaussian()  # how a rating comes from its linear predictor
+    likelihood: Chosen = Chosen()  # "gaussian", "ordinal", "binary", "auto", or an object
     time: Time = "none"  # "chain": moods of a user in the order of time
     effects: tuple[Effect, ...] = ()  # what else is added for single ratings
     hyper: Hyper = Hyper()  # the fixed numbers at the top
@@ -353,10 +378,16 @@ def has_hidden_scales(model: Model) -> bool:
     return model.precision != "constant" or model.prior == "student-t"
 
 
-def check_gaussian(model: Model, algorithm: str) -> None:
-    """Refuse what only sampling can do: latent likelihoods, and effects."""
+def check_gaussian(model: Model, algorithm: str) -> Model:
+    """Refuse what only sampling can do: latent likelihoods, and effects.
+
+    Returns the model, where the likelihood "auto" is the Gaussian.
+    """
+    if isinstance(model.likelihood, Auto):
+        model = replace(model, likelihood="gaussian")
     if model.responds or model.likelihood.name != "gaussian":
         what = f"the likelihood {model.likelihood.name!r}"
         if model.every_effect:
             what = "effects" if model.effects else "a time chain"
         raise DataError(f"{algorithm} has no update for {what}; sample the model with Gibbs")
+    return model

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from bayesmf.data.pairs import Cells
 from bayesmf.errors import DataError, Option
-from bayesmf.kernels.chain import BLOCKS, draw_chains, interpolate, locate, sum_steps
 from bayesmf.kernels.densities import LogDensity, slice_sample
+from bayesmf.kernels.response.chain import BLOCKS, draw_chains, interpolate, locate, sum_steps
 from bayesmf.model.designs import register
 from bayesmf.model.effects import Parameters
 from bayesmf.random.draws import Draws

@@ -103,7 +103,8 @@ class Ray:
 
     def check(self, model: Model, form: Form) -> None:
         """Refuse what a worker cannot do by itself."""
-        if model.responds and self.resident:
+        latent = model.responds or model.likelihood.name != "gaussian"
+        if latent and self.resident:
             raise DataError(
                 "effects and latent likelihoods are drawn by one process, which has to know all "
                 "users; choose Ray(resident=False)"

@@ -390,6 +390,8 @@ def _check(
             shapes[f"{side}.new_W"] = (columns, size)
         if f"{side}.noise" in draws:
             shapes[f"{side}.noise"] = (rows, size)
+    own = model.likelihood.start(len(users.ids))
+    shapes.update({f"{LIKELIHOOD}{name}": values.shape for name, values in own.items()})
     count = len(draws["tau"]) if "tau" in draws else 0
     if not count:
         raise _Bad("it holds no draws")

@@ -88,7 +88,7 @@ class MAP:
 
     def __post_init__(self) -> None:
         check_kind("model", self.model, Model, "a Model, such as MAP(Model())")
-        check_gaussian(self.model, "MAP estimation")
+        object.__setattr__(self, "model", check_gaussian(self.model, "MAP estimation"))
         check_threads(self.threads)
         check_choice("method", self.method, METHODS)
         for name in ("penalty", "bias_penalty"):

@@ -148,7 +148,8 @@ class Propagation:
     def __post_init__(self) -> None:
         model = self.model
         check_kind("model", model, Model, "a Model, such as Propagation(Model.paper('no-side'))")
-        check_gaussian(model, "posterior propagation")
+        model = check_gaussian(model, "posterior propagation")
+        object.__setattr__(self, "model", model)
         for bad, what, remedy in (
             (bool(model.user_designs or model.item_designs), "designs", "Model.paper('no-side')"),
             (

@@ -149,7 +149,7 @@ class Variational:
 
     def __post_init__(self) -> None:
         check_kind("model", self.model, Model, "a Model, such as Variational(Model())")
-        check_gaussian(self.model, "variational inference")
+        object.__setattr__(self, "model", check_gaussian(self.model, "variational inference"))
         check_threads(self.threads)
         check_choice("prior", self.prior, PRIOR_SCALES)
         check_choice("moments", self.moments, MOMENTS)
