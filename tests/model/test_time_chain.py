@@ -341,6 +341,19 @@ def test_moods_are_found_and_need_a_time(fitted):
     assert known["sd"][0].as_py() < far["sd"][0].as_py() <= chain.predict(pairs)["sd"][0].as_py()
 
 
+def test_recommendations_at_a_time_have_the_scores_of_that_time(fitted):
+    _, chain, train, _ = fitted
+    user = int(train.users[5])
+    when = int(train.by_user.times[train.by_user.starts[5]])
+    plain, timed = chain.recommend([user], 3), chain.recommend([user], 3, at=when)
+    assert timed["item"].equals(plain["item"])
+    pairs = [(user, item) for item in timed["item"].to_pylist()]
+    assert np.allclose(timed["score"], chain.predict(pairs, at=when)["mean"], atol=1e-5)
+    assert not np.allclose(timed["score"], plain["score"], atol=0.01)
+    lower = chain.recommend([user], 3, at=when, rank_by="lower")
+    assert (lower["score"].to_numpy() < timed["score"].to_numpy().max()).all()
+
+
 def test_a_chain_is_saved_with_its_ratings_and_forgets_moods_without_them(fitted, tmp_path):
     _, chain, _, test = fitted
     chain.save(tmp_path / "model")

@@ -221,6 +221,7 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
 )
 @ratings_options
 @USER_ATTRIBUTES
+@AT
 @click.option(
     "--exclude-seen/--no-exclude-seen",
     default=True,
@@ -247,6 +248,7 @@ def recommend(
     exclude_seen: bool,
     seed: int,
     user_attributes: Path | None,
+    at: str | None,
     out: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -273,6 +275,7 @@ def recommend(
             rank_by=rank_by,
             exclude_seen=exclude_seen,
             seen=rated,
+            at=at,
             seed=seed,
             progress=advance(bar, task),
         )

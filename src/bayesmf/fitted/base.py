@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayesmf.checks import check_choice, check_whole
 from bayesmf.choices import RANK_BY, RankBy, Updated
-from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
+from bayesmf.data.pairs import Pairs, frame_like, pairs_of, read_time, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
@@ -143,6 +143,7 @@ class Fitted:
         exclude_seen: bool = True,
         seen: Any = None,
         items: Any = None,
+        at: Any = None,
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> Any:
@@ -159,6 +160,8 @@ class Fitted:
           may be of users that the fit does not know.
         - ``items``: the ids of the items that may be recommended; all items that the fit knows if
           None. Items not seen in training may be among them if their attributes are known.
+        - ``at``: when they would be rated, for a model with a time chain, as in ``predict``: scores
+          are those of that time, and the order of items is the same at any time.
         - ``progress``: called with the number of users done and of all users.
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
@@ -170,14 +173,14 @@ class Fitted:
         """
         check_whole("n", n, 1)
         check_choice("rank_by", rank_by, RANK_BY)
-        posterior = self.posterior
+        posterior, when = self.posterior, None if at is None else read_time(at)
         ids, like = (posterior.users.values, None) if users is None else users_of(users)
         asked, candidates = Asked.of(posterior, "user", ids), Asked.candidates(posterior, items)
         parts = self._seen(seen) if exclude_seen else []
         left_out = [Seen.of(asked, candidates, part) for part in parts]
         with using(self.threads):
             best, score = recommend(
-                posterior, asked, candidates, n, rank_by, left_out, seed, progress
+                posterior, asked, candidates, n, rank_by, left_out, seed, progress, when
             )
         row, column = np.nonzero(best >= 0)
         columns = {

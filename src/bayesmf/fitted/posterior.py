@@ -337,6 +337,12 @@ class Posterior:
             own = parameters_of(self.draws, number, LIKELIHOOD)
             yield self.model.likelihood.probabilities(own, user, draw, levels)
 
+    def each_expected(self, cells: Cells) -> Iterator[Array]:
+        """The expected rating given each draw."""
+        if self.model.likelihood.latent:
+            return (chances @ self.levels for chances in self.each_chances(cells))
+        return (draw.mean for draw in self._each_draw(self.draws, cells))
+
     def check(self, ratings: Ratings) -> None:
         """Refuse ratings that are not on the scale, or that the likelihood cannot explain."""
         check_on_scale(ratings, self.scale)
