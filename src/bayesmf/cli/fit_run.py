@@ -25,6 +25,7 @@ from bayesmf.errors import AttributesWarning, DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
+from bayesmf.inference.loop import INTERRUPTED as INTERRUPTED
 from bayesmf.inference.one_call import ALGORITHMS, Parts
 from bayesmf.inference.one_call import read_parts as read_parts
 from bayesmf.inference.variational.fit import Variational

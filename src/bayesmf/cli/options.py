@@ -42,8 +42,8 @@ class Cli(click.Group):
                 raise
             click.echo(f"Error: {error}", err=True)  # an extra that is not installed
             ctx.exit(2)
-        except KeyboardInterrupt:
-            click.echo("Stopped.", err=True)
+        except KeyboardInterrupt as stop:
+            click.echo(" ".join(("Stopped", *map(str, stop.args))) + ".", err=True)
             ctx.exit(CODE)
 
 

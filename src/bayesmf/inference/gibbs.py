@@ -27,7 +27,7 @@ from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
 from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
 from bayesmf.inference.engine import Engine, find_engine
-from bayesmf.inference.loop import Callback, Clock, check_parts
+from bayesmf.inference.loop import INTERRUPTED, Callback, Clock, check_parts
 from bayesmf.inference.map.fit import map_start
 from bayesmf.inference.target import RunningMoments
 from bayesmf.machine import check_threads, using
@@ -184,7 +184,10 @@ class Gibbs:
         every: float = 60.0,
         resume: bool = False,
     ) -> GibbsFit:
-        """Sample, and return what was sampled; Ctrl-C ends the run with what there is.
+        """Sample, and return what was sampled.
+
+        Ctrl-C ends the run with what there is. In the burn-in or warm-up that is nothing, and
+        KeyboardInterrupt is raised.
 
         - ``test``: predicted along the way, averaged over the sweeps after the burn-in.
         - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it. That
@@ -322,8 +325,8 @@ class Gibbs:
             saved.save(clock)
 
     def _make_fit(self, run: Chains, clock: Clock) -> GibbsFit:
-        if not run.done:
-            raise KeyboardInterrupt
+        if not run.done or (clock.reason == INTERRUPTED and not run.worth_having):
+            raise KeyboardInterrupt("before there was a draw to keep; there is no model")
         burn_in = run.conclude()
         moments = None if run.target is None else run.target.moments
         endless, error = _endless(run)

@@ -23,6 +23,8 @@ from bayesmf.model.designs import SideFacts
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State
 
+INTERRUPTED = "interrupted"  # the reason of a run that Ctrl-C ended
+
 
 @contextlib.contextmanager
 def sweep_first() -> Iterator[None]:
@@ -145,7 +147,7 @@ def run(job: Job, clock: Clock, saver: Saver | None = None) -> None:
             if saver is not None:
                 saver.save_if_due(clock)
     except KeyboardInterrupt:
-        clock.reason = "interrupted"
+        clock.reason = INTERRUPTED
 
 
 class Clock:

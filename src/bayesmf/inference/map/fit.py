@@ -24,7 +24,15 @@ from bayesmf.errors import DataError
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.posterior import Posterior, draws_of
 from bayesmf.inference import loop
-from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
+from bayesmf.inference.loop import (
+    INTERRUPTED,
+    Callback,
+    Clock,
+    Patience,
+    Progress,
+    check_parts,
+    record,
+)
 from bayesmf.inference.map.descent import Momentum, energy, residuals
 from bayesmf.inference.target import Target
 from bayesmf.machine import check_threads, using
@@ -165,7 +173,7 @@ class MAP:
         except KeyboardInterrupt:
             if best is None:
                 raise
-            clock.reason = "interrupted"
+            clock.reason = INTERRUPTED
         run = best[2]
         run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
         run.threads = self.threads
@@ -199,7 +207,7 @@ class MAP:
         step = self._stepper(data, state)
         stage = _Features(step, state, targets, waiting, most, f"MAP, penalty {penalty:g}")
         loop.run(stage, clock)
-        if clock.reason == "interrupted" and not stage.done:
+        if clock.reason == INTERRUPTED and not stage.done:
             raise KeyboardInterrupt
         state = stage.best
         state.tau = float(self.model.units[0] ** -2)
@@ -386,7 +394,7 @@ def map_start(
     fit = MAP(model, seed=seed, threads=threads).fit(
         train, validation=validation, callbacks=clock.callbacks, budget=budget
     )
-    if fit.stopped == "interrupted":
+    if fit.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     clock.reason = fit.stopped
     return fit.state
