@@ -17,7 +17,7 @@ from rich.text import Text
 
 import bayesmf
 from bayesmf.choices import Inference
-from bayesmf.cli.options import say
+from bayesmf.cli.options import print_warning, say
 from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
@@ -96,7 +96,7 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
                 parts.train, parts.test, validation=parts.validation, callbacks=[show], **options
             )
     for warning in caught:
-        console.print(f"Warning: {warning.message}", style="yellow", highlight=False)
+        print_warning(console, warning.message)
     return fit
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from rich.console import Console
+from rich.text import Text
 
 from bayesmf.choices import DUPLICATES, ID_KINDS
 from bayesmf.cli.interrupts import CODE, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
-from bayesmf.errors import DataError, Option, render
+from bayesmf.errors import DataError, Option, render, visible
 
 
 class Cli(click.Group):
@@ -45,6 +47,11 @@ class Cli(click.Group):
         except KeyboardInterrupt as stop:
             click.echo(" ".join(("Stopped", *map(str, stop.args))) + ".", err=True)
             ctx.exit(CODE)
+
+
+def print_warning(console: Console, message: Warning | str) -> None:
+    """Print a warning, whose ids are no markup."""
+    console.print(Text(visible(f"Warning: {message}"), "yellow"))
 
 
 def say(message: str) -> str:

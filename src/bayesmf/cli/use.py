@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
+from rich.text import Text
 
 from bayesmf.choices import RANK_BY, SIDES, UPDATED
 from bayesmf.cli.interrupts import leaving_at_once
@@ -25,7 +26,7 @@ from bayesmf.cli.options import (
     ratings_options,
 )
 from bayesmf.data.io.atomic import to_json
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, visible
 
 MODEL = click.argument("model", type=PATH)
 
@@ -111,7 +112,8 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
     for name, number in zip(table.column_names, numbers, strict=True):
         shown.add_column(name, justify="right" if number else "left")
     for row in table.slice(0, most).to_pylist():
-        shown.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
+        texts = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
+        shown.add_row(*(Text(visible(text)) for text in texts))  # an id is no markup
     Console().print(shown)
     if table.num_rows > most:
         click.echo(f"... and {table.num_rows - most:,} more rows; write all of them with --out")
