@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayesmf.checks import check_choice, check_whole
 from bayesmf.choices import RANK_BY, RankBy, Updated
-from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
+from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
@@ -35,6 +35,7 @@ KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
 DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
 OF_THE_TEST = ("test_rmse", "endless_rmse", "endless_rmse_error")  # facts of the fit as it was
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
+FEW_PAIRS = 1 << 14  # the same to predict, in every draw
 
 
 class Fitted:
@@ -54,6 +55,9 @@ class Fitted:
 
     def _facts(self) -> Mapping[str, Any]:
         return {}
+
+    def _threads_for(self, cells: Cells) -> int | None:
+        return 1 if len(cells.user) < FEW_PAIRS else self.threads
 
     def __repr__(self) -> str:
         model: Model | None = getattr(self, "model", None)  # not that of the posterior: it may
@@ -88,7 +92,7 @@ class Fitted:
         if not np.iterable(quantiles):
             raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
         cells = self.posterior.cells(asked)
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = self.posterior.predictive(cells)
         columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
         columns |= {"mean": found.mean, "sd": found.sd}
@@ -114,7 +118,7 @@ class Fitted:
         """
         asked = pairs_of(pairs)
         cells = self.posterior.cells(asked)
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = self.posterior.probabilities(cells)
         columns = {f"p{level:g}": found[:, k] for k, level in enumerate(self.posterior.levels)}
         return frame_like({"user": asked.user, "item": asked.item, **columns}, asked.like)
@@ -286,7 +290,7 @@ class Fitted:
         cut = (
             FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
         )
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = posterior.predictive(cells)
         facts = scores(np.asarray(rows.values, float), cut, found.mean, found.sd**2)
         by_bin = facts.pop("by_bin")
