@@ -18,10 +18,10 @@ from numba import njit
 from threadpoolctl import ThreadpoolController
 
 from bayesmf import __version__
+from bayesmf.compiled import keep_on_disk
 from bayesmf.errors import DataError
 
 FLAGS: dict[str, Any] = {
-    "cache": True,
     "error_model": "numpy",
     "fastmath": {"contract"},  # fused multiply-add, and no other liberty
     "nogil": True,
@@ -40,7 +40,7 @@ def compiler(form: str = "", parallel: bool = False) -> Callable[[Any], Any]:
         words = [function.__qualname__, __version__, *filter(None, (form, *more))]
         named = update_wrapper(FunctionType(function.__code__, function.__globals__), function)
         named.__qualname__ = "-".join(words)
-        return njit(**options, **FLAGS)(named)
+        return keep_on_disk(njit(**options, **FLAGS)(named))
 
     def compile_both(function: Any) -> Kernel:
         return Kernel(compile_function(function, parallel=True), compile_function(function, "one"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class Cli(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            with leaving_in_order():
+            with leaving_in_order(), warnings.catch_warnings():
+                warnings.showwarning = _show_warning
                 found = super().invoke(ctx)
                 sys.stdout.flush()  # what is left to do can be broken off
                 return found
@@ -47,6 +49,11 @@ class Cli(click.Group):
         except KeyboardInterrupt as stop:
             click.echo(" ".join(("Stopped", *map(str, stop.args))) + ".", err=True)
             ctx.exit(CODE)
+
+
+def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+    """Print a warning without its place in the code."""
+    click.echo(f"Warning: {visible(str(message))}", err=True)
 
 
 def print_warning(console: Console, message: Warning | str) -> None:

@@ -184,10 +184,7 @@ class Gibbs:
         every: float = 60.0,
         resume: bool = False,
     ) -> GibbsFit:
-        """Sample, and return what was sampled.
-
-        Ctrl-C ends the run with what there is. In the burn-in or warm-up that is nothing, and
-        KeyboardInterrupt is raised.
+        """Sample, and return what there is at the end, or at Ctrl-C after burn-in or warm-up.
 
         - ``test``: predicted along the way, averaged over the sweeps after the burn-in.
         - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it. That
