@@ -111,6 +111,19 @@ def test_a_fit_that_is_stopped_later_keeps_what_it_has(
     assert load_model(tmp_path / "out").facts["sweeps"] == at
 
 
+def test_sigterm_leaves_no_temporary_file(tiny_fit, tmp_path, monkeypatch):
+    def end(*args, **options):
+        (temporary,) = tmp_path.iterdir()
+        assert temporary.name.startswith(".out.csv.")
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("pyarrow.csv.write_csv", end)
+    words = ["recommend", str(tiny_fit), "--user", "u1", "--out", str(tmp_path / "out.csv")]
+    assert CliRunner().invoke(main, words).exit_code == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_who_does_not_listen_is_left_alone():
     """As a process that was started with nohup, or with an & in a script."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bayesmf.choices import DUPLICATES, ID_KINDS
-from bayesmf.cli.interrupts import CODE, leaving_in_order
+from bayesmf.cli.interrupts import CODE, ending_in_order, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
 from bayesmf.errors import DataError, Option, render, visible
 
@@ -32,7 +32,7 @@ class Cli(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            with leaving_in_order(), warnings.catch_warnings():
+            with leaving_in_order(), ending_in_order(), warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 found = super().invoke(ctx)
                 sys.stdout.flush()  # what is left to do can be broken off

@@ -94,12 +94,12 @@ def _check(out: Path | None, overwrite: bool) -> None:
         check_table(out, overwrite)
 
 
-def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
+def _show(table: Any, out: Path | None, as_json: bool, overwrite: bool, most: int = SHOWN) -> None:
     """Write a pyarrow table to a file, or print it as JSON lines or for people."""
     if out is not None:
         from bayesmf.data.io.write import write_table
 
-        write_table(table, out)
+        write_table(table, out, overwrite)
         facts = to_json({"rows": table.num_rows, "out": str(out)})
         click.echo(facts if as_json else f"{table.num_rows:,} rows written to {out}")
         return
@@ -165,7 +165,7 @@ def predict(
     places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
     asked = Pairs(users, items, rows=places)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
-    _show(table, out, as_json)
+    _show(table, out, as_json, overwrite)
 
 
 def _with_attributes(fit: Any, user: Path | None = None, item: Path | None = None) -> Any:
@@ -266,7 +266,7 @@ def recommend(
             seed=seed,
             progress=advance(bar, task),
         )
-    _show(table, out, as_json)
+    _show(table, out, as_json, overwrite)
 
 
 def _make_model(

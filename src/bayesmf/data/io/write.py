@@ -40,11 +40,11 @@ def _refuse_blanks(ids: Ids, what: str, path: Path) -> None:
             )
 
 
-def write_table(table: pa.Table, path: str | Path) -> None:
+def write_table(table: pa.Table, path: str | Path, overwrite: bool = True) -> None:
     """Write any table; the file appears whole or not at all."""
     path = Path(path)
     ending = _ending(path)
-    with whole_file(path) as temporary:
+    with whole_file(path, overwrite) as temporary:
         if ending == ".parquet":
             from pyarrow import parquet
 
