@@ -18,6 +18,7 @@ from numba import njit
 from threadpoolctl import ThreadpoolController
 
 from bayesmf import __version__
+from bayesmf.checks import check_whole
 from bayesmf.compiled import keep_on_disk
 from bayesmf.errors import DataError
 
@@ -114,7 +115,9 @@ MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 def check_threads(threads: int | None) -> None:
     """Refuses a number of threads that this machine does not have."""
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
+    if threads is None:
+        return
+    if check_whole("threads", threads, 1) > MOST_THREADS:
         raise DataError(f"threads={threads}: choose 1 to {MOST_THREADS} on this machine")
 
 

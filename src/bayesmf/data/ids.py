@@ -63,6 +63,8 @@ class Ids:
                 f"the {what} are {names[self.kind]} here but {names[kind]} in the question "
                 f"(such as {column[0].as_py()!r}); ask with ids of the same type"
             )
+        if column.type == pa.uint64():  # no id is above the largest int64
+            column = pc.if_else(pc.less(column, pa.scalar(2**63, pa.uint64())), column, None)
         known = pa.array(self.values, pa.int64() if kind == "integer" else pa.string())
         found = pc.fill_null(pc.index_in(column.cast(known.type), value_set=known), -1)
         return found.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_whole
+from bayesmf.checks import check_choice, check_number, check_seed, check_whole
 from bayesmf.choices import RANK_BY, RankBy, Updated
 from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, users_of
 from bayesmf.data.ratings import Ratings
@@ -97,7 +97,7 @@ class Fitted:
         columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
         columns |= {"mean": found.mean, "sd": found.sd}
         for quantile in quantiles:
-            if not 0 < quantile < 1:
+            if not 0 < check_number("quantiles", quantile) < 1:
                 raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
             name = f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
             columns[name] = found.quantile(quantile)
@@ -156,6 +156,7 @@ class Fitted:
         not contain what it would say of them that they choose to rate the item.
         """
         check_whole("n", n, 1)
+        check_seed(seed)
         check_choice("rank_by", rank_by, RANK_BY)
         posterior = self.posterior
         ids, like = (posterior.users.values, None) if users is None else users_of(users)
@@ -216,6 +217,7 @@ class Fitted:
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
+        check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             posterior = add_rows(
                 self.posterior, ratings, side, replace_known=replace_known, seed=seed
@@ -244,6 +246,7 @@ class Fitted:
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
+        check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             return self._with(update(self.posterior, ratings, side, seed=seed))
 

@@ -27,6 +27,9 @@ SEVERAL: dict[str, tuple[type[Any], int, str]] = {
 }
 
 
+MOST_RANK = 254  # kernels are compiled for a width, which takes minutes for this one
+
+
 @dataclass(frozen=True)
 class Hyper:
     """The fixed numbers at the top of the model, in its ``unit``; the defaults are the paper's."""
@@ -70,7 +73,7 @@ class Model:
     precision alpha_i beta_j tau. ``Model.paper`` makes the paper's models.
     """
 
-    rank: int = 20  # number of features; 0 leaves the biases
+    rank: int = 20  # number of features, up to 254; 0 leaves the biases
     user_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the users' prior mean
     item_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the items' prior mean
     own_features: bool = True  # False: rows with a design have no features besides it
@@ -86,7 +89,7 @@ class Model:
     redraw: bool = True  # whether kept draws have users drawn again, for those with few ratings
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rank", check_whole("rank", self.rank))
+        object.__setattr__(self, "rank", check_whole("rank", self.rank, 0, MOST_RANK))
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         for name in ("own_features", "redraw"):

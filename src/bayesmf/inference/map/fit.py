@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.checks import check_choice, check_kind, check_length, check_number, check_seed
 from bayesmf.choices import METHODS, Method
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
@@ -103,8 +103,8 @@ class MAP:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0.0)
         if self.sweeps is not None:
-            check_whole("sweeps", self.sweeps, 1)
-        check_whole("seed", self.seed)
+            check_length(self.sweeps)
+        check_seed(self.seed)
         if self.hold_biases and self.method == "coordinate":
             raise DataError("coordinates solve for biases and features together; use momentum")
 
@@ -131,7 +131,7 @@ class MAP:
         check_parts(train, self.model, test=test, validation=validation)
         settled = replace(self, model=self.model.settle(train))
         with using(self.threads):
-            clock = Clock(callbacks, budget)
+            clock = Clock(callbacks, budget, patience)
             part, judge = train, validation
             if validation is None and len(train) >= ENOUGH:
                 part, judge = carve(train, 0.1, self.seed)
