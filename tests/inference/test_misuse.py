@@ -230,6 +230,65 @@ def test_validation_works_with_a_random_holdout():
     assert json.loads(done.stdout)["test_rmse"] < 0.95
 
 
+def scaled(factor, shift=0.0, one=None):
+    """Small ratings in other units, of which one may be another number."""
+    rows = small_ratings(30, 20).by_user
+    values = shift + factor * np.array(rows.values, float)
+    values[7] = values[7] if one is None else one
+    return Ratings.from_triplets(users=rows.row_index, items=rows.index, ratings=values)
+
+
+ALGORITHMS = (
+    Gibbs(NO_SIDE, sweeps=4, chains=1), Variational(NO_SIDE, sweeps=2), MAP(NO_SIDE, penalty=5.0),
+    Gibbs(Model(rank=2), sweeps=4, chains=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [1e30, 1e-30, 1e300])
+def test_ratings_beyond_all_measure_are_refused(factor):
+    for algorithm in ALGORITHMS:
+        with np.errstate(over="ignore"), pytest.raises(DataError, match="give them in other units"):
+            algorithm.fit(scaled(factor))
+    with pytest.raises(DataError, match="the training ratings have a mean of 1e"):
+        ALGORITHMS[0].fit(scaled(0.0, 1e30))
+
+
+@pytest.mark.parametrize(
+    "case", ["one of 10^12", "large", "larger", "small", "one user", "one item", "one"]
+)
+def test_odd_ratings_are_fitted_and_their_model_is_read_again(case, tmp_path):
+    """With numbers for everybody, strangers too."""
+    ratings = {"large": scaled(1e10), "larger": scaled(5e5), "small": scaled(1e-10)}.get(
+        case, scaled(1.0, one=1e12)
+    )
+    stars = [1, 5, 2, 3]
+    if case == "one user":
+        ratings = Ratings.from_triplets(users=[1] * 4, items=range(4), ratings=stars)
+    if case == "one item":
+        ratings = Ratings.from_triplets(users=range(4), items=[1] * 4, ratings=stars)
+    if case == "one":
+        ratings = Ratings.from_triplets(users=[1], items=[1], ratings=[3])
+    for number, algorithm in enumerate(ALGORITHMS):
+        if algorithm.model.unit is not None and case in ("one of 10^12", "large"):
+            with pytest.raises(DataError, match="the priors of this model are in units of 1; give"):
+                algorithm.fit(ratings)
+            continue
+        algorithm.fit(ratings).save(tmp_path / f"{number}")
+        table = bayesmf.load_model(tmp_path / f"{number}").predict(
+            [(1, 1), (1, 99), (99, 1), (99, 99)]
+        )
+        assert np.isfinite(table["mean"].to_numpy()).all()
+        assert (table["sd"].to_numpy() > 0).all()
+
+
+def test_a_model_with_values_that_are_no_numbers_is_not_saved(tmp_path):
+    fit = MAP(NO_SIDE, penalty=5.0, sweeps=2).fit(SMALL)
+    fit.posterior.draws["tau"][:] = np.inf
+    with pytest.raises(DataError, match="the tau of this fit holds values that are no numbers"):
+        fit.save(tmp_path / "fit")
+    assert list(tmp_path.iterdir()) == []
+
+
 NAN, SMALL = float("nan"), small_ratings(30, 20)
 SETTINGS = [
     (Gibbs, {"seed": 2**64}, "seed=18446744073709551616: choose 0 to 18446744073709551615"),

@@ -154,6 +154,12 @@ def _make_files(
     arrays: dict[str, NDArray[Any]] = {f"draws.{k}": v for k, v in posterior.draws.items()}
     if posterior.centre is not None:
         arrays.update({f"centre.{name}": values for name, values in posterior.centre.items()})
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"the {name.partition('.')[2]} of this fit holds values that are no numbers, so it "
+                "was not saved; fit it to ratings in other units, or with another model"
+            )
     arrays["user.counts"], arrays["item.counts"] = posterior.user_counts, posterior.item_counts
     arrays.update({f"trace.{name}": np.asarray(values) for name, values in traces.items()})
     files = {

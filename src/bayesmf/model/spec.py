@@ -27,6 +27,8 @@ SEVERAL: dict[str, tuple[type[Any], int, str]] = {
 }
 
 
+LEAST_SD, MOST_SD = 1e-12, 1e12  # of ratings
+MOST_UNITS = 1e6  # standard deviations of ratings, where a model has a unit of its own
 MOST_RANK = 254  # kernels are compiled for a width, which takes minutes for this one
 
 
@@ -54,6 +56,16 @@ class Hyper:
             elif value is not None or one.name != "feature_degrees":
                 value = check_number(one.name, value, above)
             object.__setattr__(self, one.name, value)
+
+
+def _check_spread(mean: float, sd: float) -> None:
+    """Refuse ratings whose squares, or whose inverses, are no numbers that draws can hold."""
+    for what, value, least in (("mean", abs(mean), 0.0), ("standard deviation", sd, LEAST_SD)):
+        if not (value == 0 or least <= value <= MOST_SD):
+            raise DataError(
+                f"the training ratings have a {what} of {value:.3g}, with which nothing can be "
+                f"computed; give them in other units, so that it is {LEAST_SD:g} to {MOST_SD:g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -223,10 +235,17 @@ class Model:
         A bias is in units, and so is the product of two features, each of which is in roots of a
         unit. That makes the model equivariant: ratings a r + b have the predictions a p + b.
         """
+        spread = train.sd if train.sd > 1e-9 * abs(train.mean) else 0.0  # else it is rounding
+        _check_spread(train.mean, spread)
         if self.unit is not None:
+            if train.sd > MOST_UNITS * self.unit:
+                raise DataError(
+                    f"the training ratings have a standard deviation of {train.sd:.3g}, and the "
+                    f"priors of this model are in units of {self.unit:g}; give the ratings in "
+                    "other units, or fit the default model, which has those of the ratings"
+                )
             return self
-        sd = 0.0 if self.likelihood.latent else train.sd
-        return replace(self, unit=sd if sd > 1e-9 * abs(train.mean) else 1.0)
+        return replace(self, unit=1.0 if self.likelihood.latent else spread or 1.0)
 
     @property
     def units(self) -> NDArray[np.float64]:
