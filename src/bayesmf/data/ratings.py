@@ -84,7 +84,7 @@ class Ratings:
         """Make ratings of parallel arrays or lists: entry k of each makes one observation.
 
         ``times`` are whole seconds since 1970, or dates. ``scale`` and ``duplicates`` are those of
-        ``load``. Text ids are kept as they are, blanks included.
+        ``load``. Blanks around text ids are stripped.
         """
         table = cols.from_triplets(users, items, ratings, times)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
@@ -105,8 +105,8 @@ class Ratings:
 
         ``user``, ``item``, ``rating`` and ``time`` name the columns, or give their numbers from 1;
         columns not given are recognised by their names, and ``time="none"`` ignores times.
-        ``scale`` and ``duplicates`` are those of ``load``. Text ids are kept as they are, blanks
-        included.
+        ``scale`` and ``duplicates`` are those of ``load``. Blanks around text ids are
+        stripped.
         """
         table = cols.from_frame(frame, {"user": user, "item": item, "rating": rating, "time": time})
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
