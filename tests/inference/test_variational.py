@@ -217,7 +217,7 @@ def test_rows_in_moments(name):
     draw_rows(data.user.observed, known, state.tau * me.alpha,
               row_prior(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,
               errors, own, logdet, state.width())  # fmt: skip
-    grams = np.empty((21, len(state.width()), len(state.width())))
+    grams = np.empty((21, state.item.x.shape[1], state.item.x.shape[1]))
     store_grams(data.user.observed, known, size, state.width(), grams)
     again, once_more = np.empty(21), np.empty(21)
     total = own + offset if len(offset) else own

@@ -84,7 +84,7 @@ CASES = [
          "it, or read all ids as text with ids='text'"),
     Case("ids that differ by blanks alone", b"user,item,rating\nbob,10,4\nann,10,4\nbob ,11,5\n",
          "ratings.csv, line 4: the user id 'bob ' differs from 'bob' (ratings.csv, line 2) only by "
-         "blanks around it, which do not count in a text file; write it in one way, or rename one "
+         "blanks around it, which do not count; write it in one way, or rename one "
          "of the two"),
     Case("rating outside a declared scale", GOOD + b"2,12,6\n",
          "ratings.csv, line 5: the rating 6 is not on the scale 1..5; correct it, or declare "

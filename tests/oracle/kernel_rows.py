@@ -18,7 +18,7 @@ from oracle.twins import Pairs, case, random_precisions
 
 ROWS, OTHERS, SIZE, MEAN = 75, 20, 5, 2.5  # ten batches, in two tasks of a thread
 CELLS = SIZE * (SIZE + 1) // 2
-WIDTH = (0,) * padded(SIZE + 1)
+WIDTH = (0,) * (padded(SIZE + 1) // LANES)
 NONE = np.empty((0, 0))
 
 

@@ -20,7 +20,7 @@ from bayesmf.choices import PROTOCOLS
 from bayesmf.cli.interrupts import leaving_at_once
 from bayesmf.cli.options import DATA, JSON, PATH, SEEDS, Cli, Options, data_names, reading_options
 from bayesmf.data.io.datasets import DATASETS
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, visible
 
 if TYPE_CHECKING:
     from bayesmf.data.split import Split
@@ -121,7 +121,7 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
         click.echo(json.dumps({"data": data, **asdict(summary)}))
         return
     console = Console()
-    console.print(Text(data, "bold"))
+    console.print(Text(visible(data), "bold"))
     for table in (_facts_table(summary), _spread_table(summary), _frequency_plot(summary)):
         console.print(table)
 

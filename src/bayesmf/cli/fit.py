@@ -98,6 +98,8 @@ def fit(
         fit_run.print_json(facts)
     else:
         fit_run.print_report(facts, done, parts, out)
+    if done.stopped == fit_run.INTERRUPTED:  # the model is kept, but whoever waits has to know
+        raise KeyboardInterrupt
 
 
 def model_from_options(

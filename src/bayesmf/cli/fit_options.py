@@ -33,7 +33,7 @@ MODEL = Options(
         type=int,
         default=20,
         show_default=True,
-        help="The number of features of a user and of an item; 0 means biases only.",
+        help="The number of features of a user and of an item, up to 254; 0 means biases only.",
     ),
     click.option(
         "--user-designs",

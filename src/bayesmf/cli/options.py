@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from rich.console import Console
+from rich.text import Text
 
 from bayesmf.choices import DUPLICATES, ID_KINDS
-from bayesmf.cli.interrupts import CODE, leaving_in_order
+from bayesmf.cli.interrupts import CODE, ending_in_order, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
-from bayesmf.errors import DataError, Option, render
+from bayesmf.errors import DataError, Option, render, visible
 
 
 class Cli(click.Group):
@@ -29,7 +32,8 @@ class Cli(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            with leaving_in_order():
+            with leaving_in_order(), ending_in_order(), warnings.catch_warnings():
+                warnings.showwarning = _show_warning
                 found = super().invoke(ctx)
                 sys.stdout.flush()  # what is left to do can be broken off
                 return found
@@ -42,9 +46,19 @@ class Cli(click.Group):
                 raise
             click.echo(f"Error: {error}", err=True)  # an extra that is not installed
             ctx.exit(2)
-        except KeyboardInterrupt:
-            click.echo("Stopped.", err=True)
+        except KeyboardInterrupt as stop:
+            click.echo(" ".join(("Stopped", *map(str, stop.args))) + ".", err=True)
             ctx.exit(CODE)
+
+
+def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+    """Print a warning without its place in the code."""
+    click.echo(f"Warning: {visible(str(message))}", err=True)
+
+
+def print_warning(console: Console, message: Warning | str) -> None:
+    """Print a warning, whose ids are no markup."""
+    console.print(Text(visible(f"Warning: {message}"), "yellow"))
 
 
 def say(message: str) -> str:

@@ -14,7 +14,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from bayesmf.cli.attributes import ATTRIBUTES, load_attributes
 from bayesmf.cli.interrupts import CODE, leaving_at_once
-from bayesmf.cli.options import BINS, DATA, PATH, QUIET, SEEDS, parse_bins, reading_options
+from bayesmf.cli.options import (
+    BINS,
+    DATA,
+    PATH,
+    QUIET,
+    SEEDS,
+    parse_bins,
+    print_warning,
+    reading_options,
+)
 from bayesmf.errors import AttributesWarning
 
 
@@ -60,7 +69,7 @@ class Display:
 
     def warn(self, message: Warning | str, *place: Any, **more: Any) -> None:
         """Show a warning above the progress, without the place in the code."""
-        self.console.print(f"Warning: {message}", style="yellow", highlight=False)
+        print_warning(self.console, message)
 
     def _left(self, event: Any) -> str:
         """The time left, by the speed so far; nothing before a fiftieth is done."""

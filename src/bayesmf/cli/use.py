@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
+from rich.text import Text
 
 from bayesmf.choices import RANK_BY, SIDES, UPDATED
 from bayesmf.cli.interrupts import leaving_at_once
@@ -25,7 +26,7 @@ from bayesmf.cli.options import (
     ratings_options,
 )
 from bayesmf.data.io.atomic import to_json
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, visible
 
 MODEL = click.argument("model", type=PATH)
 
@@ -99,12 +100,12 @@ def _check(out: Path | None, overwrite: bool) -> None:
         check_table(out, overwrite)
 
 
-def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
+def _show(table: Any, out: Path | None, as_json: bool, overwrite: bool, most: int = SHOWN) -> None:
     """Write a pyarrow table to a file, or print it as JSON lines or for people."""
     if out is not None:
         from bayesmf.data.io.write import write_table
 
-        write_table(table, out)
+        write_table(table, out, overwrite)
         facts = to_json({"rows": table.num_rows, "out": str(out)})
         click.echo(facts if as_json else f"{table.num_rows:,} rows written to {out}")
         return
@@ -117,7 +118,8 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
     for name, number in zip(table.column_names, numbers, strict=True):
         shown.add_column(name, justify="right" if number else "left")
     for row in table.slice(0, most).to_pylist():
-        shown.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
+        texts = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
+        shown.add_row(*(Text(visible(text)) for text in texts))  # an id is no markup
     Console().print(shown)
     if table.num_rows > most:
         click.echo(f"... and {table.num_rows - most:,} more rows; write all of them with --out")
@@ -175,7 +177,7 @@ def predict(
     places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
     asked = Pairs(users, items, columns.get("time"), rows=places).at(at)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
-    _show(table, out, as_json)
+    _show(table, out, as_json, overwrite)
 
 
 def _with_attributes(fit: Any, user: Path | None = None, item: Path | None = None) -> Any:
@@ -279,7 +281,7 @@ def recommend(
             seed=seed,
             progress=advance(bar, task),
         )
-    _show(table, out, as_json)
+    _show(table, out, as_json, overwrite)
 
 
 def _make_model(

@@ -91,7 +91,7 @@ class Ratings:
 
         ``times`` are whole seconds since 1970, or dates. ``weights`` are positive numbers: a fit
         takes a rating of weight 2 as if it had been given twice. ``scale`` and ``duplicates`` are
-        those of ``load``. Text ids are kept as they are, blanks included.
+        those of ``load``. Blanks around text ids are stripped.
         """
         table = cols.from_triplets(users, items, ratings, times, weights)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
@@ -114,7 +114,7 @@ class Ratings:
         ``user``, ``item``, ``rating``, ``time`` and ``weight`` name the columns, or give their
         numbers from 1; columns not given are recognised by their names. ``time="none"`` ignores
         times, and ``weight="none"`` weights. ``scale`` and ``duplicates`` are those of ``load``.
-        Text ids are kept as they are, blanks included.
+        Blanks around text ids are stripped.
         """
         given: cols.Named = {
             "user": user,

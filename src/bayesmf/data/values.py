@@ -57,7 +57,9 @@ def check_times(
         dates = column.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False)
         return dates.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
     elif pa.types.is_integer(kind):
-        return column.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+        if kind != pa.uint64() or pc.max(column).as_py() < 2**63:
+            return column.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+        row = int(np.argmax(column.to_numpy()))
     elif pa.types.is_floating(kind):
         numbers = column.to_numpy()
         whole = np.abs(numbers) < 2.0**53

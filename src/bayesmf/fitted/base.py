@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_whole
+from bayesmf.checks import check_choice, check_number, check_seed, check_whole
 from bayesmf.choices import RANK_BY, RankBy, Updated
-from bayesmf.data.pairs import Pairs, frame_like, pairs_of, read_time, users_of
+from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, read_time, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
@@ -36,6 +36,7 @@ KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
 DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
 OF_THE_TEST = ("test_rmse", "endless_rmse", "endless_rmse_error")  # facts of the fit as it was
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
+FEW_PAIRS = 1 << 14  # the same to predict, in every draw
 
 
 class Fitted:
@@ -55,6 +56,9 @@ class Fitted:
 
     def _facts(self) -> Mapping[str, Any]:
         return {}
+
+    def _threads_for(self, cells: Cells) -> int | None:
+        return 1 if len(cells.user) < FEW_PAIRS else self.threads
 
     def __repr__(self) -> str:
         model: Model | None = getattr(self, "model", None)  # not that of the posterior: it may
@@ -101,14 +105,14 @@ class Fitted:
         if not np.iterable(quantiles):
             raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
         cells = self.posterior.cells(asked)
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = self.posterior.predictive(cells)
         columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
         if isinstance(found, Discrete) and len(found.levels) == 2:
             columns["probability"] = found.chances[:, 1]
         columns |= {"mean": found.mean, "sd": found.sd}
         for quantile in quantiles:
-            if not 0 < quantile < 1:
+            if not 0 < check_number("quantiles", quantile) < 1:
                 raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
             name = f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
             columns[name] = found.quantile(quantile)
@@ -129,7 +133,7 @@ class Fitted:
         """
         asked = pairs_of(pairs).at(at)
         cells = self.posterior.cells(asked)
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = self.posterior.probabilities(cells)
         columns = {f"p{level:g}": found[:, k] for k, level in enumerate(self.posterior.levels)}
         return frame_like({"user": asked.user, "item": asked.item, **columns}, asked.like)
@@ -172,6 +176,7 @@ class Fitted:
         not contain what it would say of them that they choose to rate the item.
         """
         check_whole("n", n, 1)
+        check_seed(seed)
         check_choice("rank_by", rank_by, RANK_BY)
         posterior, when = self.posterior, None if at is None else read_time(at)
         ids, like = (posterior.users.values, None) if users is None else users_of(users)
@@ -232,6 +237,7 @@ class Fitted:
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
+        check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             posterior = add_rows(
                 self.posterior, ratings, side, replace_known=replace_known, seed=seed
@@ -260,6 +266,7 @@ class Fitted:
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
+        check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             return self._with(update(self.posterior, ratings, side, seed=seed))
 
@@ -307,7 +314,7 @@ class Fitted:
         cut = (
             FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
         )
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = posterior.predictive(cells)
         levels = posterior.levels if posterior.has_levels else None
         facts = scores(np.asarray(rows.values, float), cut, found, levels)

@@ -123,6 +123,8 @@ def recommend(
     n = min(n, len(items.row))
     best = np.full((count, n), -1, np.int32)
     scores = np.full((count, n), np.nan, np.float32)
+    if not best.size:
+        return best, scores
     draws = posterior.draws
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}

@@ -219,7 +219,7 @@ def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs
     that have rows receive more: ``errors`` sum_j w_j (r_ij - fitted)^2, or its mean; ``covs`` the
     covariance apart from the offset's, and ``logdets`` its log determinant.
     """
-    columns = len(width)
+    columns = LANES * len(width)
     size = prior.fixed.shape[0]
     cells = size * (size + 1) // 2
     count = observed.order.shape[0]
@@ -259,7 +259,7 @@ def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs
 @parallel
 def pack_grams(observed, other, size, width, out):
     """Fills ``out`` with the matrix of ``gram`` of every row: lower triangles without its zeros."""
-    columns = len(width)
+    columns = LANES * len(width)
     for i in prange(out.shape[0]):
         A = np.empty((columns, columns))
         gram(observed, i, other.z, A, width)

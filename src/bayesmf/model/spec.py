@@ -42,6 +42,11 @@ SEVERAL: dict[str, tuple[type[Any], int, str]] = {
 }
 
 
+LEAST_SD, MOST_SD = 1e-12, 1e12  # of ratings
+MOST_UNITS = 1e6  # standard deviations of ratings, where a model has a unit of its own
+MOST_RANK = 254  # kernels are compiled for a width, which takes minutes for this one
+
+
 WORDS: dict[LikelihoodName, Likelihood] = {
     "gaussian": Gaussian(),
     "ordinal": Ordinal(),
@@ -90,6 +95,16 @@ class Hyper:
             object.__setattr__(self, one.name, value)
 
 
+def _check_spread(mean: float, sd: float) -> None:
+    """Refuse ratings whose squares, or whose inverses, are no numbers that draws can hold."""
+    for what, value, least in (("mean", abs(mean), 0.0), ("standard deviation", sd, LEAST_SD)):
+        if not (value == 0 or least <= value <= MOST_SD):
+            raise DataError(
+                f"the training ratings have a {what} of {value:.3g}, with which nothing can be "
+                f"computed; give them in other units, so that it is {LEAST_SD:g} to {MOST_SD:g}"
+            )
+
+
 @dataclass(frozen=True)
 class Group:
     """Columns of a row that share one Gaussian prior with unknown mean and precision."""
@@ -107,7 +122,7 @@ class Model:
     precision alpha_i beta_j tau. ``Model.paper`` makes the paper's models.
     """
 
-    rank: int = 20  # number of features; 0 leaves the biases
+    rank: int = 20  # number of features, up to 254; 0 leaves the biases
     user_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the users' prior mean
     item_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the items' prior mean
     own_features: bool = True  # False: rows with a design have no features besides it
@@ -124,7 +139,7 @@ class Model:
     redraw: bool = True  # whether kept draws have users drawn again, for those with few ratings
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rank", check_whole("rank", self.rank))
+        object.__setattr__(self, "rank", check_whole("rank", self.rank, 0, MOST_RANK))
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         for name in ("own_features", "redraw"):
@@ -265,11 +280,17 @@ class Model:
         A bias is in units, and so is the product of two features, each of which is in roots of a
         unit. That makes the model equivariant: ratings a r + b have the predictions a p + b.
         """
-        likelihood = self.likelihood.settle(train)
-        unit = self.unit
+        spread = train.sd if train.sd > 1e-9 * abs(train.mean) else 0.0  # else it is rounding
+        _check_spread(train.mean, spread)
+        if self.unit is not None and train.sd > MOST_UNITS * self.unit:
+            raise DataError(
+                f"the training ratings have a standard deviation of {train.sd:.3g}, and the priors "
+                f"of this model are in units of {self.unit:g}; give the ratings in other units, or "
+                "fit the default model, which has those of the ratings"
+            )
+        likelihood, unit = self.likelihood.settle(train), self.unit
         if unit is None:
-            sd = likelihood.unit(train.sd)
-            unit = sd if sd > 1e-9 * abs(train.mean) else 1.0
+            unit = likelihood.unit(spread) or 1.0
         if unit == self.unit and likelihood == self.likelihood:
             return self
         return replace(self, unit=unit, likelihood=likelihood)

@@ -14,6 +14,7 @@ from bayesmf.errors import DataError
 from bayesmf.kernels.designs import offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.reduce import weighted_moments
+from bayesmf.machine import LANES
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Parameters
@@ -107,8 +108,8 @@ class State:
         return (self.user, self.item) if name == "user" else (self.item, self.user)
 
     def width(self) -> tuple[int, ...]:
-        """Tells the kernels, by its length, how wide the rows are."""
-        return (0,) * int(self.item.x.shape[1])
+        """Tells the kernels, by its length, how many lanes of columns the rows have."""
+        return (0,) * (int(self.item.x.shape[1]) // LANES)
 
 
 START_SDS = (0.3, 0.2, 0.4, 0.5)

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_whole
 from bayesmf.choices import Form
 from bayesmf.data.io.shards import BLOCKS, Counted, Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
@@ -88,11 +89,12 @@ class Ray:
     resident: bool = False  # whether users' rows stay with the workers
 
     def __post_init__(self) -> None:
-        if self.workers is not None and (self.workers < 1 or self.address is not None):
-            raise DataError(
-                f"workers={self.workers}: choose 1 or more, and none for a cluster that is running "
-                "already"
-            )
+        if self.workers is not None:
+            check_whole("workers", self.workers, 1)
+            if self.address is not None:
+                raise DataError(
+                    f"workers={self.workers}: a cluster that is running has its own; leave it out"
+                )
         if self.address is not None and self.address.startswith("ray://"):
             raise DataError(
                 f"address={self.address!r}: run this on a machine of the cluster, and give the "

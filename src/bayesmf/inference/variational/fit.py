@@ -12,7 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.checks import (
+    check_choice,
+    check_kind,
+    check_length,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import OverfittingWarning
@@ -153,9 +160,10 @@ class Variational:
         check_threads(self.threads)
         check_choice("prior", self.prior, PRIOR_SCALES)
         check_choice("moments", self.moments, MOMENTS)
-        check_whole("sweeps", self.sweeps, 1)
-        check_whole("seed", self.seed)
+        check_length(self.sweeps)
+        check_seed(self.seed)
         check_number("tolerance", self.tolerance)
+        check_kind("clamp", self.clamp, bool, "True or False")
         if self.keep is not None:
             check_whole("keep", self.keep, 2)
 
@@ -181,7 +189,7 @@ class Variational:
         check_parts(train, self.model, test=test, validation=validation)
         model = self.model.settle(train)
         with using(self.threads):
-            clock = Clock(callbacks, budget)
+            clock = Clock(callbacks, budget, patience)
             if start == "map":
                 start = map_start(
                     model, self.seed, self.threads, train, validation, clock, clock.left
