@@ -163,7 +163,7 @@ def time_and_scale(read: Reader) -> Table:
     settings = read(base)["run"]["settings"]
     notes.append(
         f"The predictions are those of {settings['keep']} draws kept from {settings['sweeps']} "
-        "sweeps, as bayesmf fit makes them; the other tables average every sweep."
+        "sweeps. Other tables average every sweep, which gives errors that are a little lower."
     )
     headings = [*FREQUENCY_HEADINGS, f"RMSE, {COMPARED[base]}"]
     return Table(
