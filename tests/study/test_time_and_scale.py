@@ -157,14 +157,14 @@ def reason(name: str, ratings: Ratings) -> str:
 
 
 def test_ratings_without_times_have_no_chain(tiny_ratings):
-    assert reason("default-chain", bayesmf.load(tiny_ratings)) == "the ratings have no times"
+    assert reason("default-chain", bayesmf.load(tiny_ratings)).endswith("ratings have no times")
 
 
 def test_times_that_a_chain_refuses_do_not_end_the_study(timed):
     frame = pd.read_csv(timed)
     frame["time"] *= 10**9
     told = reason("default-chain", Ratings.from_frame(frame))
-    assert told.endswith("if times are microseconds, divide them by 1,000,000")
+    assert told.endswith("is after the year 5000 in seconds since 1970")
 
 
 def test_what_is_left_out_is_told(study, tmp_path):

@@ -196,13 +196,11 @@ def _predictive(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
 
 
 def _reason_against(model: Model, ratings: Ratings) -> str:
-    """Why ratings cannot have a model: they have no times, or times that it refuses."""
-    if model.time == "chain" and ratings.by_user.times is None:
-        return "the ratings have no times"
+    """What is wrong with ratings that cannot have a model, without the remedy; or nothing."""
     try:
         Data.of(ratings, model.settle(ratings))
     except DataError as error:
-        return str(error)
+        return str(error).partition("; ")[0]
     return ""
 
 
