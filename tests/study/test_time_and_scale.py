@@ -68,6 +68,9 @@ def read_table(folder, name: str) -> list[list[str]]:
 def test_each_run_adds_to_the_default_model():
     assert RUNS["default"].model == Model(rank=2)
     assert RUNS["default-chain"].model == Model(rank=2, time="chain")
+    assert RUNS["default-ordinal"].model == Model(rank=2, likelihood="ordinal")
+    both = Model(rank=2, time="chain", likelihood="ordinal")
+    assert RUNS["default-chain-ordinal"].model == both
     assert set(COMPARED) == set(TIME_AND_SCALE) == set(RUNS)
 
 
@@ -158,6 +161,26 @@ def reason(name: str, ratings: Ratings) -> str:
 
 def test_ratings_without_times_have_no_chain(tiny_ratings):
     assert reason("default-chain", bayesmf.load(tiny_ratings)).endswith("ratings have no times")
+
+
+def test_ratings_without_steps_have_no_ordinal_scale(timed):
+    frame = pd.read_csv(timed)
+    frame["rating"] += np.random.default_rng(0).uniform(0, 0.5, len(frame))
+    for name in ("default-ordinal", "default-chain-ordinal"):
+        assert "have no steps, or more than" in reason(name, Ratings.from_frame(frame))
+
+
+def test_levels_are_the_same_for_every_model(timed):
+    """On 0 to 40 by 10, which looks like 0 to 40 by 1 to a model that does not ask for levels."""
+    frame = pd.read_csv(timed)
+    frame["rating"] = 10 * (frame["rating"] - 1)
+    parts = parts_of(Ratings.from_frame(frame))
+    assert parts.train.scale.step == 1
+    found = [
+        execute(RUNS[name], parts, None, None, lambda share: None)[0]["log_probability"]
+        for name in ("default", "default-ordinal")
+    ]
+    assert found[0] == pytest.approx(found[1], abs=0.5)  # log 10 apart if one had other levels
 
 
 def test_times_that_a_chain_refuses_do_not_end_the_study(timed):

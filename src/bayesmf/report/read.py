@@ -32,6 +32,8 @@ NEWCOMERS: dict[str, str] = {  # the models that newcomers are folded into
 COMPARED: dict[str, str] = {  # the default model, and what is compared with it
     "default": "default",
     "default-chain": "with a time chain",
+    "default-ordinal": "with an ordinal scale",
+    "default-chain-ordinal": "with a time chain and an ordinal scale",
 }
 INFERENCES: dict[str, str] = {"gibbs": "Gibbs", "vi": "VI", "map": "MAP"}
 NONE = "\N{EN DASH}"

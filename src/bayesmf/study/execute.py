@@ -25,6 +25,7 @@ from bayesmf.machine import using
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import Data
 from bayesmf.model.likelihood import Normal, Predictive
+from bayesmf.model.ordinal import find_levels
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State, to_arrays
 from bayesmf.study.cold_start import ColdStart
@@ -191,8 +192,8 @@ def _predictive(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
     posterior = fit.posterior
     with using(1):
         found = posterior.predictive(posterior.cells(parts.test))
-    levels = posterior.levels if posterior.has_levels else None
-    return _score(parts.test, parts.bins, found, levels)
+    levels = find_levels(parts.train)  # the same for every model, whatever it knows of the scale
+    return _score(parts.test, parts.bins, found, np.array(levels) if len(levels) > 1 else None)
 
 
 def _reason_against(model: Model, ratings: Ratings) -> str:

@@ -17,7 +17,7 @@ UNBOUNDED: tuple[Precision, ...] = ("constant", "robust")
 WIDTHS = (1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)  # n of the bounds 1/n and n
 HELD = 0.1  # of the training ratings, where something is chosen by validation
 Variant = Features | Literal["both-sides", "default", "default-attributes"]
-Compared = Literal["default", "default-chain"]
+Compared = Literal["default", "default-chain", "default-ordinal", "default-chain-ordinal"]
 Tables = Mapping[Side, Attributes]  # of attributes; a side without a table is not in it
 NO_TABLES: Tables = {}
 GIVEN = (0, 1, 2, 5, 10, 20, 50)  # ratings known of a new user or a new item
@@ -27,6 +27,8 @@ NEW: tuple[Side, ...] = ("user", "item")  # who is new
 TIME_AND_SCALE: dict[Compared, dict[str, Any]] = {  # what each has beyond the default model
     "default": {},
     "default-chain": {"time": "chain"},
+    "default-ordinal": {"likelihood": "ordinal"},
+    "default-chain-ordinal": {"time": "chain", "likelihood": "ordinal"},
 }
 
 
@@ -110,6 +112,8 @@ COSTS = {  # of one sweep; of a whole run by coordinates
         "default": 4.0,  # the rows of its kept draws are drawn again
         "default-attributes": 4.5,
         "default-chain": 5.0,
+        "default-ordinal": 8.0,
+        "default-chain-ordinal": 9.0,
     },
     "vi": {"none": 1.0, "no-side": 6.0, "side": 14.0, "side-only": 13.0},
     "momentum": {"none": 0.01, "no-side": 0.3, "side": 0.45, "side-only": 0.5},
