@@ -40,12 +40,14 @@ def make(levels: int = LEVELS, users: int = 150, seed: int = 0) -> dict:
     }  # fmt: skip
 
 
+def cells_of(w: dict) -> kernels.Cells:
+    return kernels.Cells(w["user"], w["centred"], FIRST, STEP, w["f"], w["root"])
+
+
 def measured(w: dict, cuts: np.ndarray, factor: float = 1.0) -> np.ndarray:
     starts, size = w["starts"], cuts.shape[1]
-    rows = np.empty((len(starts) - 1, 4 * size + 3))
-    kernels.measure(
-        starts, w["centred"], FIRST, STEP, w["f"], w["root"], factor, cuts, rows
-    )  # fmt: skip
+    rows = np.zeros((len(starts) - 1, 4 * size + 3))
+    kernels.measure(cells_of(w), starts[[0, 70, 71, -1]], factor, cuts, rows)
     return rows
 
 
@@ -155,19 +157,16 @@ def ordinal_latent_numbers() -> Pairs:
     """z at the share u of its cell; chances of all cells."""
     w, counter = make(seed=5), Draws(4, sweep=3).counter()
     out, naive = np.empty(len(w["f"])), np.empty(len(w["f"]))
-    weight = w["root"] ** 2
-    kernels.draw_latent(
-        w["user"], w["centred"], FIRST, STEP, w["f"], weight, w["cuts"], counter, out
-    )
-    chances, plain = (np.zeros((len(out), LEVELS)) for _ in range(2))
+    kernels.draw_latent(cells_of(w), w["cuts"], counter, out)
+    chances, plain = (np.empty((len(out), LEVELS)) for _ in range(2))
     row, sd = w["user"], 1 / w["root"]
     kernels.cell_chances(row, w["f"], sd, w["cuts"], chances)
     for p, i in enumerate(w["user"]):
-        u = np.empty(1)
-        fill_uniform(counter, p, u)
+        u = np.empty(2)
+        fill_uniform(counter, p // 2, u)
         ends = np.concatenate([[-np.inf], w["cuts"][i], [np.inf]])
         a, b = (ends[w["cell"][p] : w["cell"][p] + 2] - w["f"][p]) * w["root"][p]
-        u = u[0] if b > 0 else 1 - u[0]  # from the other side
+        u = u[p % 2] if a + b > 0 else 1 - u[p % 2]  # from the other side
         naive[p] = w["f"][p] + stats.truncnorm.ppf(u, a, b) / w["root"][p]
         plain[p] = np.diff(ndtr((ends - w["f"][p]) / sd[p]))
     return [(out, naive), (chances, plain)]

@@ -45,7 +45,6 @@ MOST_LEVELS = 50  # of an ordinal scale
 CONCENTRATION = 2.0  # of the Dirichlet prior of the mean gaps
 SPREAD_SHAPE, SPREAD_RATE = 1.0, 0.05  # of the precision of users' log gaps
 AFTER = 2  # rows of random numbers that one step uses
-PART = 2048  # ratings that are added up together where all users share the cuts
 
 
 class Curve(NamedTuple):
@@ -120,14 +119,15 @@ class Cells:
         """The cuts of each user, or in one row those of all."""
         raise NotImplementedError
 
+    def cells(self, seen: Observations) -> kernels.Cells:
+        """The ratings as the kernels take them."""
+        first, root = self.levels[0] - self.origin, np.sqrt(seen.weight)
+        return kernels.Cells(seen.user, seen.centred, first, self.step, seen.f, root)
+
     def respond(self, parameters: Parameters, seen: Observations, draws: Draws) -> Array:
         """Draw z of every rating between the cuts of its cell."""
         cuts, out = self.cut_points(parameters) - self.origin, np.empty(len(seen.f))
-        first = self.levels[0] - self.origin
-        kernels.draw_latent(
-            seen.user, seen.centred, first, self.step, seen.f, seen.weight, cuts,
-            draws.counter(), out,
-        )  # fmt: skip
+        kernels.draw_latent(self.cells(seen), cuts, draws.counter(), out)
         return out
 
     def probabilities(
@@ -308,28 +308,25 @@ class _Steps:
     """
 
     def __init__(self, model: Ordinal, given: Parameters, tau: float, seen: Observations) -> None:
-        self.model, self.parameters, self.tau, self.seen = model, dict(given), tau, seen
-        self.root = np.sqrt(seen.weight)
+        self.model, self.parameters, self.tau = model, dict(given), tau
+        self.cells, self.factor = model.cells(seen), 1.0
         self.own, self.size = model.cuts == "users", len(given["mean"])
+        self.theta = given["user.gaps"].copy() if self.own else given["mean"][None].copy()
+        count = len(self.theta) if self.own else len(seen.f)
+        step = kernels.BLOCK if self.own else kernels.PART
+        self.parts = np.append(np.arange(0, count, step), count)
         if self.own:
-            self.theta = given["user.gaps"].copy()
-            self.starts = np.searchsorted(seen.user, np.arange(len(self.theta) + 1))
-        else:
-            self.theta = given["mean"][None].copy()
-            self.starts = np.append(np.arange(0, len(seen.f), PART), len(seen.f))
+            self.parts = np.searchsorted(seen.user, self.parts)
         self.rows: Array | None = None
         self.contrasts = helmert(self.size).T  # of gaps that add up to a constant
 
-    def measure(self, theta: Array, factor: float = 1.0) -> tuple[Array, Array]:
-        """The likelihood of every user at other gaps; factor^2 multiplies tau. Gaps come too."""
-        model, seen = self.model, self.seen
-        gaps = model.step * np.exp(theta)
-        cuts = model._cut_at(gaps) - model.origin
-        rows = np.empty((len(self.starts) - 1, 4 * cuts.shape[1] + 3))
-        kernels.measure(
-            self.starts, seen.centred, model.levels[0] - model.origin, model.step,
-            seen.f, self.root, factor, cuts, rows,
-        )  # fmt: skip
+    def measure(self, theta: Array, factor: float | None = None) -> tuple[Array, Array]:
+        """The likelihood of every user at other gaps, and the gaps; factor^2 multiplies tau."""
+        gaps = self.model.step * np.exp(theta)
+        cuts = self.model._cut_at(gaps) - self.model.origin
+        count = len(theta) if self.own else len(self.parts) - 1
+        rows = np.zeros((count, 4 * cuts.shape[1] + 3))
+        kernels.measure(self.cells, self.parts, factor or self.factor, cuts, rows)
         return (rows if self.own else rows.sum(axis=0, keepdims=True)), gaps
 
     def mean_at(self, u: Array) -> tuple[Array, Array]:
@@ -362,7 +359,7 @@ class _Steps:
         self.rows = found[accepted]
         self.parameters["mean"] = self.mean_at(at[1:])[0]
         self.theta = apart + self.parameters["mean"]
-        self.root *= np.exp((at[0] - start) / 2)
+        self.factor = float(np.exp((at[0] - start) / 2))
         return float(np.exp(at[0]))
 
     def move_users(self, draws: Draws) -> None:

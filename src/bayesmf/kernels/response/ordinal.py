@@ -1,14 +1,18 @@
 """Ratings that are the cell of a latent Gaussian number between cut points.
 
 A latent z ~ N(f, 1 / w) is in cell k if it lies between the cuts k - 1 and k; the outer cells have
-no end. Everything is computed on the side of f where probabilities are small, so that nothing is
-lost far out in a tail. Users with cut points of their own come with a row of cuts each; otherwise
-all share the only row. Their gaps g_k and cuts are c = middle + A g, A_jk = [k < j] - 1/2.
+no end. Users with cut points of their own have a row of cuts each, otherwise all share the only
+row. With gaps g between them the cuts are c = middle + A g, A_jk = [k < j] - 1/2.
+
+Everything is computed on the side of f where the nearer end of the cell is, so that nothing is lost
+far out in a tail. Ratings go through in batches: what has neither branches nor calls is a loop of
+its own, which the compiler runs for several ratings at once.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange
@@ -16,139 +20,192 @@ from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
 from bayesmf.machine import parallel, serial
-from bayesmf.random.philox import bits, fill_uniform, normal_quantile, to_unit
+from bayesmf.random.philox import (
+    CENTRE,
+    bits,
+    fill_uniform,
+    normal_quantile,
+    polynomial,
+    to_unit,
+)
 
 PEAK = 1 / math.sqrt(2 * math.pi)  # the density at 0
-LOG_ROOT_2PI = -math.log(PEAK)
+LOG_PEAK = math.log(PEAK)
 FAR = 37.0  # standard deviations beyond which a tail is too small for doubles
+END = 37.3  # stands for the end of a cell that has none
+TINY = 1e-100
 DEGREES = 8  # of freedom of proposals; even, so that a chi-square comes from uniforms
-PIECES, DEGREE = 128, 7  # of the polynomials by which a tail is computed
-BLOCK = 64  # users whose gaps are added up together, whatever the number of threads
+BATCH = 128  # ratings that go through the arithmetic together
+BLOCK = 16  # users whose ratings are one piece of work, whatever the number of threads
+PART = 2048  # ratings that are one piece of work, where all users share the cuts
 
 
-def _fit_ratios():
-    """Returns polynomials for tail / density at x >= 0, each on a piece of 1 / (1 + x / 4)."""
-    out = np.zeros((PIECES, DEGREE + 1))
-    for k in range(PIECES):
+class Cells(NamedTuple):
+    """Ratings with levels, in by-user order."""
 
-        def ratio(t, k=k):
-            y = np.maximum((k + (t + 1) / 2) / PIECES, 1e-9)
-            return math.sqrt(math.pi / 2) * erfcx((4 / y - 4) * math.sqrt(0.5))
-
-        found = chebyshev.cheb2poly(chebyshev.chebinterpolate(ratio, DEGREE))
-        out[k, : len(found)] = found  # without zeros at its end
-    return out
+    user: Any
+    centred: Any  # the ratings, about the same number as f and the cuts
+    first: float  # the first level
+    step: float  # from one level to the next
+    f: Any
+    root: Any  # the square root of the weight
 
 
-RATIOS = _fit_ratios()
+def _fit_ratio():
+    """Returns (1 + x) tail / density at x >= 0 as a polynomial in (x - 4) / (x + 4), in 3 parts.
 
-
-@serial
-def density_and_tail(x):
-    """Returns the standard normal's density at x >= 0, and what lies beyond x.
-
-    The ratio of the two is smooth, so that one exponential is enough, to 15 digits.
+    The coefficients of each part begin with that of the highest power.
     """
-    density = PEAK * math.exp(-0.5 * x * x)
-    y = PIECES * (4.0 / (4.0 + x))
-    piece = min(int(y), PIECES - 1)
-    t = 2.0 * (y - piece) - 1.0
-    a, b, c, d, e, f, g, h = RATIOS[piece]
-    ratio = ((((((h * t + g) * t + f) * t + e) * t + d) * t + c) * t + b) * t + a
-    return density, density * ratio
+
+    def ratio(t):
+        x = 4 * (1 + t) / np.maximum(1 - t, 1e-12)
+        return (1 + x) * math.sqrt(math.pi / 2) * erfcx(x * math.sqrt(0.5))
+
+    found = chebyshev.cheb2poly(chebyshev.chebinterpolate(ratio, 20))
+    parts = np.append(found, np.zeros(24 - len(found))).reshape(3, 8)
+    return tuple(tuple(part[::-1].tolist()) for part in parts)
+
+
+RATIO = _fit_ratio()
+EXPONENTIAL = tuple(
+    tuple(1 / math.factorial(k) for k in range(first + 7, first - 1, -1)) for first in (0, 8)
+)
 
 
 @serial
-def tail(x):
-    """Returns P(x < standard normal)."""
-    beyond = density_and_tail(abs(x))[1]
-    return beyond if x > 0.0 else 1.0 - beyond
+def tails(x, density, tail):
+    """Fills in the standard normal's density at each x in [0, END], and the mass beyond x.
 
-
-@serial
-def far_mass(a, b):
-    """Returns 1 - e^-s, where s is about how much the log of a tail falls from a to b > a."""
-    return -math.expm1(-(a + b) * (b - a) / 2.0) if b < np.inf else 1.0
-
-
-@serial
-def cell_of(centred, first, step, last):
-    """Returns the cell of a rating."""
-    return min(max(int((centred - first) / step + 0.5), 0), last)
-
-
-@serial
-def bounds(cuts, k, f, root):
-    """Returns the ends of cell k in standard deviations from f."""
-    a = (cuts[k - 1] - f) * root if k > 0 else -np.inf
-    b = (cuts[k] - f) * root if k < len(cuts) else np.inf
-    return a, b
-
-
-@serial
-def log_mass(a, b):
-    """Returns l = log(Phi(b) - Phi(a)), its slopes in a and b, and -l_aa, -l_bb, -l_ab.
-
-    On the side of the nearer end, low, of which high may be the infinite other end.
+    Twelve digits are right.
     """
-    flip = a + b < 0.0
-    low, high = (-b, -a) if flip else (a, b)
+    for i in range(len(x)):
+        v = x[i]
+        y = v * v * (-0.5 / 2048.0)
+        y2 = y * y
+        y4 = y2 * y2
+        e = polynomial(EXPONENTIAL[1], y) * (y4 * y4) + polynomial(EXPONENTIAL[0], y)
+        e = e * e * (e * e)  # to the power of 2048, in the end
+        e = e * e * (e * e)
+        e = e * e * (e * e)
+        e = e * e * (e * e)
+        e = e * e * (e * e)
+        e = PEAK * (e * e)
+        t = (v - 4.0) / (v + 4.0)
+        t2 = t * t
+        t4 = t2 * t2
+        t8 = t4 * t4
+        r = (polynomial(RATIO[2], t) * t8 + polynomial(RATIO[1], t)) * t8 + polynomial(RATIO[0], t)
+        density[i] = e
+        tail[i] = e * r / (1.0 + v)
+
+
+@serial
+def cell_of(cells, p, last):
+    """Returns the cell of rating p."""
+    return min(max(int((cells.centred[p] - cells.first) / cells.step + 0.5), 0), last)
+
+
+@serial
+def place(cells, begin, end, cuts, factor, low, high, side, x):
+    """Finds the cells of the ratings from ``begin`` to ``end``, in standard deviations from f.
+
+    ``low`` is the end nearer to f, ``high`` the other one; ``side`` is -1 if it was mirrored to get
+    them so. The first half of ``x`` is |low|, the second one high, both at most END.
+    """
+    own = len(cuts) > 1
+    for p in range(begin, end):
+        mine, q = cuts[cells.user[p] if own else 0], p - begin
+        k, f, root = cell_of(cells, p, len(mine)), cells.f[p], cells.root[p] * factor
+        a = (mine[k - 1] - f) * root if k > 0 else -np.inf
+        b = (mine[k] - f) * root if k < len(mine) else np.inf
+        mirrored = a + b < 0.0
+        low[q] = -b if mirrored else a
+        high[q] = -a if mirrored else b
+        side[q] = -1.0 if mirrored else 1.0
+        x[q] = min(abs(low[q]), END)
+        x[BATCH + q] = min(high[q], END)
+
+
+@serial
+def far_mass(low, high):
+    """Returns 1 - e^-s, where s is about how much the log of a tail falls from low to high."""
+    return -math.expm1(-0.5 * (low + high) * (high - low))
+
+
+@serial
+def add_rating(row, size, k, low, high, density, beyond, other, far, side, root):
+    """Adds a rating to a row of ``measure``, all but its log likelihood, which is returned.
+
+    ``density`` and ``beyond`` are those of the near end, ``other`` and ``far`` of the other one.
+    Returns the mass of the cell, and what has to be added to its log.
+    """
+    mass, extra = 1.0, 0.0
     if low > FAR:
-        part = math.log(far_mass(low, high))
-        value, in_low, in_high = -0.5 * low * low - math.log(low) - LOG_ROOT_2PI + part, -low, 0.0
-        ll, hh = 1.0, 0.0
+        extra = LOG_PEAK - 0.5 * low * low - math.log(low) + math.log(far_mass(low, high))
+        in_low, in_high, ll, hh = -low, 0.0, 1.0, 0.0
     else:
-        density, beyond = density_and_tail(abs(low))
-        mass = beyond if low > 0.0 else 1.0 - beyond
-        in_high, hh = 0.0, 0.0
-        if high < np.inf:
-            in_high, beyond = density_and_tail(high)
-            mass = max(mass - beyond, 1e-300)
-            in_high /= mass
-            hh = max(in_high * (in_high + high), 0.0)
-        value, in_low = math.log(mass), -density / mass
+        mass = max((beyond if low > 0.0 else 1.0 - beyond) - far, 1e-300)
+        in_low, in_high = -density / mass, other / mass
         ll = max(in_low * (in_low + low), 0.0)
-    if flip:
-        return value, -in_high, -in_low, hh, ll, in_low * in_high
-    return value, in_low, in_high, ll, hh, in_low * in_high
+        hh = max(in_high * (in_high + min(high, END)), 0.0)
+    lh = in_low * in_high
+    near, away = (k, k - 1) if side < 0.0 else (k - 1, k)  # the cuts at both ends
+    slope, diagonal, cross = row[1:], row[size + 2 :], row[3 * size + 2 :]
+    in_s, bend = in_low * low, ll * low * low
+    slope[near] += side * root * in_low
+    diagonal[near] += root * root * ll
+    mixed = ll * low
+    if 0 <= away < size:
+        in_s += in_high * high
+        bend += high * (2.0 * lh * low + hh * high)
+        mixed += lh * high
+        slope[away] += side * root * in_high
+        diagonal[away] += root * root * hh
+        cross[away] += 0.5 * side * root * (lh * low + hh * high)
+        row[2 * size + 2 + min(near, away)] += root * root * lh
+    cross[near] += 0.5 * side * root * mixed
+    slope[size] += 0.5 * in_s
+    cross[size] += 0.25 * bend
+    return mass, extra
 
 
 @parallel
-def measure(starts, centred, first, step, f, root, factor, cuts, out):
-    """Fills a row for the ratings of each user with the log likelihood and its curvature.
+def measure(cells, parts, factor, cuts, out):
+    """Fills a row for the ratings of each user, or part, with the log likelihood and its curvature.
 
     With C cuts and s = log tau the columns are the log likelihood; its slopes in the C cuts and in
-    s; then, of minus its second derivatives where those of a and b in s are left out: C of the
-    cuts, C of a cut and the next, C of a cut and s, and the one of s. ``root`` are square roots of
-    weights, which ``factor`` multiplies. A single row of cuts is that of all.
+    s; then, of minus its second derivatives where those of the ends in s are left out: C of the
+    cuts, C of a cut and the next, C of a cut and s, and the one of s. ``factor`` multiplies the
+    roots of weights. ``parts`` say where each piece of work begins and ends; if users have cuts of
+    their own, no user is in two.
     """
-    size = cuts.shape[1]
-    for i in prange(len(starts) - 1):
-        mine, row = cuts[min(np.int64(i), len(cuts) - 1)], out[i]
-        row[:] = 0.0
-        slope, diagonal, off, cross = 1, size + 2, 2 * size + 2, 3 * size + 2
-        for p in range(starts[i], starts[i + 1]):
-            k = cell_of(centred[p], first, step, size)
-            w = root[p] * factor
-            a, b = bounds(mine, k, f[p], w)
-            value, in_a, in_b, aa, bb, ab = log_mass(a, b)
-            row[0] += value
-            if k == 0:
-                a = 0.0
-            else:
-                row[slope + k - 1] += in_a * w
-                row[diagonal + k - 1] += aa * w * w
-                row[cross + k - 1] += 0.5 * w * (aa * a + (ab * b if k < size else 0.0))
-            if k == size:
-                b = 0.0
-            else:
-                row[slope + k] += in_b * w
-                row[diagonal + k] += bb * w * w
-                row[cross + k] += 0.5 * w * (ab * a + bb * b)
-                if k > 0:
-                    row[off + k - 1] += ab * w * w
-            row[slope + size] += 0.5 * (in_a * a + in_b * b)
-            row[cross + size] += 0.25 * (aa * a * a + 2.0 * ab * a * b + bb * b * b)
+    size, own = cuts.shape[1], len(cuts) > 1
+    for part in prange(len(parts) - 1):
+        low, high, side = np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
+        x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
+        last, product = -1, 1.0
+        for begin in range(parts[part], parts[part + 1], BATCH):
+            end = min(begin + BATCH, parts[part + 1])
+            place(cells, begin, end, cuts, factor, low, high, side, x)
+            tails(x, density, beyond)
+            for p in range(begin, end):
+                i, q = np.int64(part), p - begin
+                if own:
+                    i = np.int64(cells.user[p])
+                if i != last:
+                    if last >= 0:
+                        out[last, 0] += math.log(product)
+                    last, product = i, 1.0
+                mass, extra = add_rating(
+                    out[i], size, cell_of(cells, p, size), low[q], high[q], density[q], beyond[q],
+                    density[BATCH + q], beyond[BATCH + q], side[q], cells.root[p] * factor,
+                )  # fmt: skip
+                product *= max(mass, TINY)  # one log for many ratings
+                if product < TINY or mass < TINY or extra != 0.0:
+                    out[i, 0] += math.log(product) + extra + math.log(min(mass / TINY, 1.0))
+                    product = 1.0
+        if last >= 0:
+            out[last, 0] += math.log(product)
 
 
 @serial
@@ -300,44 +357,85 @@ def accept(rows, theta, to_rows, new_gaps, to, mean, precision, counter, forward
             theta[i] = to[i]
 
 
-@serial
-def within(a, b, u):
-    """Returns the standard normal between a and b whose share below it, of what is there, is u."""
-    if a > FAR:
-        x = a - math.log1p(-u * far_mass(a, b)) / a
-    elif a > 0.0:
-        near = tail(a)
-        x = -normal_quantile(near - u * (near - tail(b)))
-    else:
-        low, high = tail(-a), tail(b)
-        mass = 1.0 - low - high
-        if low + u * mass <= 0.5:
-            x = normal_quantile(low + u * mass)
-        else:
-            x = -normal_quantile(high + (1.0 - u) * mass)
-    return min(max(x, a), b)
-
-
 @parallel
-def draw_latent(user, centred, first, step, f, weight, cuts, counter, out):
-    """Draws the latent z of every rating, within its cell."""
-    for p in prange(len(out)):
-        mine, root = cuts[min(np.int64(user[p]), len(cuts) - 1)], math.sqrt(weight[p])
-        k = cell_of(centred[p], first, step, len(mine))
-        a, b = bounds(mine, k, f[p], root)
-        u = to_unit(bits(counter, p, 0)[0])
-        x = within(a, b, u) if b > 0.0 else -within(-b, -a, u)
-        out[p] = f[p] + x / root
+def draw_latent(cells, cuts, counter, out):
+    """Draws the latent z of every rating, within its cell.
+
+    The number u of rating p is the share, of what is in its cell, between z and the near end.
+    """
+    for part in prange(-(-len(out) // PART)):
+        low, high, side = np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
+        x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
+        u, v = np.empty(BATCH), np.empty(BATCH)
+        first = np.int64(part) * PART
+        for begin in range(first, min(first + PART, len(out)), BATCH):
+            end = min(begin + BATCH, len(out))
+            place(cells, begin, end, cuts, 1.0, low, high, side, x)
+            tails(x, density, beyond)
+            for q in range(0, BATCH, 2):
+                a, b = bits(counter, (begin + q) // 2, 0)
+                u[q], u[q + 1] = to_unit(a), to_unit(b)
+            within(low, beyond, u, v, density)
+            for p in range(begin, end):
+                q = p - begin
+                z = density[q]
+                if low[q] > FAR:
+                    z = low[q] - math.log1p(-u[q] * far_mass(low[q], high[q])) / low[q]
+                elif abs(v[q]) < 0.075:
+                    z = -normal_quantile(v[q]) if v[q] > 0.0 else normal_quantile(-v[q])
+                z = min(max(z, low[q]), high[q])
+                out[p] = cells.f[p] + side[q] * z / cells.root[p]
+
+
+@serial
+def within(low, beyond, u, v, z):
+    """Fills in the quantiles z of standard normals within their cells, where they are central.
+
+    v is the tail at z, with a minus sign if z is below 0; it is at most one half.
+    """
+    for q in range(BATCH):
+        near, far = beyond[q], beyond[BATCH + q]
+        positive = low[q] > 0.0
+        mass = (near if positive else 1.0 - near) - far
+        under = near + u[q] * mass  # of z if low is negative: low is below 0, and near under it
+        over = far + (1.0 - u[q]) * mass
+        over = near - u[q] * mass if positive else over
+        v[q] = -under if (under <= 0.5) and not positive else over
+    for q in range(BATCH):
+        c = 0.5 - abs(v[q])
+        r = 0.180625 - c * c
+        y = c * polynomial(CENTRE[0], r) / polynomial(CENTRE[1], r)
+        z[q] = y if v[q] > 0.0 else -y
 
 
 @parallel
 def cell_chances(row, f, sd, cuts, out):
-    """Adds the probability of every cell of each pair, whose cuts are in this row."""
+    """Fills in the probability of every cell of each pair, whose cuts are in this row.
+
+    The difference of two tails is taken on the side where they are small.
+    """
     size = cuts.shape[1]
-    for p in prange(len(out)):
-        below = 0.0
-        for k in range(size):
-            upto = tail((f[p] - cuts[row[p], k]) / sd[p])
-            out[p, k] += max(upto - below, 0.0)
-            below = upto
-        out[p, size] += 1.0 - below
+    for part in prange(-(-len(out) // BATCH)):
+        x, density, beyond = np.zeros(BATCH), np.empty(BATCH), np.empty(BATCH)
+        before, sign = np.zeros(BATCH), np.ones(BATCH)
+        begin = np.int64(part) * BATCH
+        end = min(begin + BATCH, len(out))
+        for k in range(size + 1):
+            for p in range(begin, end):
+                q = p - begin
+                at = (cuts[row[p], k] - f[p]) / sd[p] if k < size else np.inf
+                x[q] = min(abs(at), END)
+                out[p, k] = at
+            tails(x, density, beyond)
+            for p in range(begin, end):
+                q = p - begin
+                above = out[p, k] > 0.0
+                here = beyond[q] if k < size else 0.0
+                if k == 0:
+                    mass = 1.0 - here if above else here
+                elif sign[q] > 0.0:  # both ends are above f
+                    mass = before[q] - here
+                else:
+                    mass = 1.0 - before[q] - here if above else here - before[q]
+                before[q], sign[q] = here, 1.0 if above else -1.0
+                out[p, k] = max(mass, 0.0)
