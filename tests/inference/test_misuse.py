@@ -363,3 +363,13 @@ def test_what_no_model_knows_is_unknown_and_no_error():
     assert fit.recommend(large[0, :1], 2).num_rows == 2
     with pytest.raises(DataError, match="the time 9223372036854775813 is neither"):
         Ratings.from_triplets(users=[1], items=[1], ratings=[1], times=large[:, 0] + np.uint64(4))
+
+
+def test_a_scale_of_a_million_steps_has_no_probabilities():
+    rows = SMALL.by_user
+    stars = 1 + np.arange(len(SMALL)) % 5
+    ratings = Ratings.from_triplets(users=rows.row_index, items=rows.index, ratings=stars,
+                                    scale=Scale(1, 10**6, 1))  # fmt: skip
+    fit = MAP(NO_SIDE, penalty=5.0, sweeps=2).fit(ratings)
+    with pytest.raises(DataError, match="has 1,000,000 steps, .* ask for quantiles instead"):
+        fit.probabilities([(1, 1)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,6 +31,9 @@ class Cli(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # the caller has closed it
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, until the end
         for stream in (sys.stdout, sys.stderr):  # a bar in a terminal that knows no bars
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
@@ -45,6 +51,13 @@ class Cli(click.Group):
             if "bayesmf[" not in str(error):
                 raise
             click.echo(f"Error: {error}", err=True)  # an extra that is not installed
+            ctx.exit(2)
+        except OSError as error:
+            if error.filename is not None or error.errno in (None, errno.EPIPE):
+                raise  # not about the streams, or a reader who has seen enough, which click knows
+            with contextlib.suppress(OSError):  # what Python writes at its end goes nowhere
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"Error: the output cannot be written ({error.strerror})", err=True)
             ctx.exit(2)
         except KeyboardInterrupt as stop:
             click.echo(" ".join(("Stopped", *map(str, stop.args))) + ".", err=True)

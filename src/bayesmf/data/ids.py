@@ -107,6 +107,11 @@ def look_up(known: Ids, column: pa.ChunkedArray, what: str, locate: Locate) -> N
     The column may hold integers as text, text as integers, or integers as whole floats. An id that
     is missing is refused.
     """
+    if pa.types.is_nested(column.type):
+        raise DataError(
+            f"{locate(0)}: the {what} ids are of type {column.type}; ids are integers or text: "
+            "convert the column first"
+        )
     encoded = column.dictionary_encode().combine_chunks()
     texts = [write_id(value) for value in encoded.dictionary.to_pylist()]
     stripped = strip(pa.array(texts, pa.string())).to_pylist()

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
+MOST_LEVELS = 1000  # steps of a scale whose ratings have a probability each
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,6 +366,11 @@ class Posterior:
                 "quantiles instead"
             )
         steps = round((self.scale.high - self.scale.low) / self.scale.step)
+        if steps >= MOST_LEVELS:
+            raise DataError(
+                f"the scale {self.scale} has {steps + 1:,} steps, more than the {MOST_LEVELS:,} "
+                "that can have a probability each; ask for quantiles instead"
+            )
         return np.asarray(self.scale.low + self.scale.step * np.arange(steps + 1), float)
 
     def row_of(self, name: Name, ids: Any) -> Index:

@@ -137,10 +137,13 @@ def fetch(name: str) -> Path:
     if name not in DATASETS:
         raise DataError(f"no data set {name!r}; the names are {', '.join(NAMES)}")
     dataset = DATASETS[name]
-    found = find(name)
-    if found is not None:
-        return found
-    path = cache() / dataset.archive
+    found, path = find(name), cache() / dataset.archive
+    if found is not None and found != path:
+        return found  # the user's own
+    with contextlib.suppress(DataError):
+        if found is not None and _is_published(path, dataset):
+            return found
+    path.unlink(missing_ok=True)
     try:
         with _showing_progress(dataset) as progress:
             download(dataset.url, path, dataset.known_hash, progress)
@@ -150,20 +153,33 @@ def fetch(name: str) -> Path:
             f"folder {name}/ and set BAYESMF_DATA to the folder above"
         ) from None
     try:
-        inside = open_source(path, dataset.member)
+        right = _is_published(path, dataset)
     except DataError:
         path.unlink()
         raise DataError(
             f"{dataset.url}: what arrived is not the data set, so it was thrown away; see in a "
             "browser whether a log-in page stands before the server"
         ) from None
-    if dataset.content_hash is not None:
-        with inside.reading() as stream:
-            right = hashlib.file_digest(stream, "sha256").hexdigest() == dataset.content_hash  # type: ignore[arg-type]
-        if not right:
-            path.unlink()
-            raise wrong_checksum(dataset.url)
+    if not right:
+        path.unlink()
+        raise wrong_checksum(dataset.url)
     return path
+
+
+def _is_published(path: Path, dataset: Dataset) -> bool:
+    """Whether an archive has the published checksums; they are looked at before every use.
+
+    An archive that cannot be opened is a ``DataError``.
+    """
+    if dataset.known_hash is not None and _sum(path.open("rb")) != dataset.known_hash:
+        return False
+    inside = open_source(path, dataset.member)
+    return dataset.content_hash is None or _sum(inside.reading()) == dataset.content_hash
+
+
+def _sum(opened: Any) -> str:
+    with opened as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def cache() -> Path:
