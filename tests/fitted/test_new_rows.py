@@ -201,7 +201,7 @@ def test_measuring_needs_no_ratings_of_some_rows():
     other = np.zeros(TRAIN.n_items + 1, np.int64)
     other.flags.writeable = False
     some = replace(some, by_other=Sparse(other, rated.by_other.index[:0]))
-    found = NewRows.of(rows, some, np.eye(2))
+    found = NewRows.of(rows, some, np.ones((TRAIN.n_items, 2)), np.eye(2))
     np.testing.assert_allclose(found.mean, (2 * rows[0] + rows[2]) / 3)
 
 

@@ -1,11 +1,11 @@
-"""Draws kept on request: float32, in memory or in a folder."""
+"""Draws kept on request, in memory or in a folder; draws that new rows join when asked for."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from bayesmf.errors import DataError
 from bayesmf.model.state import State, from_arrays, to_arrays
 
+Floats = NDArray[np.float32]
+T = TypeVar("T")
 FACTS = "draws.json"
 Key = tuple[int, int]  # the chain of a draw, and its sweep, counted from the start of the run
 
@@ -165,3 +167,97 @@ def _read_keys(facts: Mapping[str, Any]) -> list[Key]:
     if "draws" in facts:
         return [(int(chain), int(sweep)) for chain, sweep in facts["draws"]]
     return [(int(chain), number) for number, chain in enumerate(facts["chains"])]
+
+
+class Deferred(Generic[T]):
+    """A field of a frozen dataclass that may be given as a function of nothing.
+
+    The function is called when the field is first read. The default is None.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, owner: object, kind: type | None = None) -> T | None:
+        if owner is None:
+            return None
+        found = vars(owner)[self._name]
+        if callable(found):
+            found = vars(owner)[self._name] = found()
+        return found  # type: ignore[no-any-return]
+
+    def __set__(self, owner: object, value: T | Callable[[], T | None] | None) -> None:
+        vars(owner)[self._name] = value
+
+
+class _Part(NamedTuple):
+    """An array, (draw, row, ...), of which new rows are not yet among the others."""
+
+    base: Floats | None  # None: zeros
+    size: int  # rows of base
+    new: Floats | Callable[[], Floats]
+    order: NDArray[np.int64]  # the number of each row, first in base and then in new
+
+    def rows(self) -> Floats:
+        """The new rows."""
+        return self.new() if callable(self.new) else self.new
+
+    def add(self, new: Floats | Callable[[], Floats], order: NDArray[np.int64]) -> _Part:
+        """The same with more rows; ``order`` numbers those of this part first."""
+        mine, more, before = self.rows(), new() if callable(new) else new, len(self.order)
+        known = order < before
+        own = self.order[np.where(known, order, 0)]
+        joined = np.where(known, own, order - before + self.size + mine.shape[1])
+        return _Part(self.base, self.size, np.concatenate([mine, more], axis=1), joined)
+
+    def join(self) -> Floats:
+        """All rows, in their order."""
+        new, old = self.rows(), self.order < self.size
+        out = np.zeros((len(new), len(self.order), *new.shape[2:]), np.float32)
+        for number, rows in enumerate(out):
+            if self.base is not None:
+                rows[old] = self.base[number][self.order[old]]
+            rows[~old] = new[number][self.order[~old] - self.size]
+        return out
+
+
+class JoinedDraws(Mapping[str, Floats]):
+    """Draws with new rows among the others; an array is joined when it is asked for."""
+
+    def __init__(
+        self,
+        draws: Mapping[str, Floats],
+        size: int,
+        new: Mapping[str, Floats | Callable[[], Floats]],
+        order: NDArray[np.int64],
+    ) -> None:
+        """``order`` has the number of each row: first ``size`` rows of draws, then the new ones.
+
+        New rows may be given as a function of nothing, and arrays that are not there are zero.
+        """
+        self._names = dict.fromkeys([*draws, *new])
+        self._parts: dict[str, _Part] = {}
+        if isinstance(draws, JoinedDraws):
+            self._parts, draws = dict(draws._parts), draws._arrays
+        self._arrays: dict[str, Floats] = dict(draws)
+        for name, rows in new.items():
+            if name in self._parts:
+                self._parts[name] = self._parts[name].add(rows, order)
+            else:
+                self._parts[name] = _Part(self._arrays.pop(name, None), size, rows, order)
+
+    def __getitem__(self, name: str) -> Floats:
+        part = self._parts.get(name)
+        if part is not None:
+            self._arrays[name] = part.join()
+            self._parts.pop(name, None)
+        return self._arrays[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from bayesmf.kernels.designs import Sparse, offsets
 from bayesmf.kernels.reduce import weighted_moments
-from bayesmf.model.conditionals import trace_with
+from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import RowPriors
 
 Array = NDArray[np.float64]
@@ -65,6 +65,22 @@ class Rated:
         return np.asarray(np.diff(self.by_other.starts))
 
 
+class GroupPriors(NamedTuple):
+    """The priors of rows, which rows with as many ratings share but for their linear terms.
+
+    Those of many draws have the draw as their first axis.
+    """
+
+    counts: Counts  # of each group: ratings of its rows
+    group: NDArray[np.int64]  # of each row
+    precision: Array  # of each group: lower triangles row by row
+    linear: Array  # of each row
+
+    def by_row(self) -> RowPriors:
+        """The same for each row by itself."""
+        return RowPriors(self.precision[..., self.group, :], self.linear)
+
+
 @dataclass(frozen=True)
 class NewRows:
     """What one draw says of rows that are not in it.
@@ -83,12 +99,14 @@ class NewRows:
     between: Array  # C_q
     within: Array  # C_w
     W: Array  # one row for each column of given designs
+    asked: Array  # M
 
     @classmethod
     def of(
         cls,
         rows: Array,
         rated: Rated,
+        others: Array,
         prior_cov: Array,
         power: float = 1.0,
         cov: Array | None = None,
@@ -96,7 +114,8 @@ class NewRows:
     ) -> NewRows:
         """Measure the rows S of a draw; weights are n_i^power.
 
-        ``given`` is the sparse matrix X of given designs, if there are any.
+        ``others`` are the rows (bias, T_j) of the other side, and ``given`` is the sparse matrix X
+        of given designs, if there are any.
 
         ``prior_cov`` is the covariance of the model's prior. It counts as much as there are
         columns, so that few rows leave a newcomer in doubt. ``cov`` is C_S, if rows are means and
@@ -126,7 +145,8 @@ class NewRows:
         cross = second[:size, size:]
         scatter = second[size:, size:] - float(weight @ each) * within
         between = _between(cov, cross, scatter, within)
-        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within, W)
+        asked = (raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
+        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within, W, asked)
 
     def gain(self, count: int) -> Array:
         """H_g: what a row's mean of Q_k over so many ratings says of the row."""
@@ -153,35 +173,45 @@ class NewRows:
         """b_j for every row (bias, T_j) of the other side."""
         return np.asarray(np.einsum("ja,ja->j", _with_one(others), self.raters @ self.gain(1).T))
 
-    def sums(self, by_row: Sparse) -> Array:
-        """The sum of Q_k over what each of some rows rated."""
-        return _sums(by_row, self.raters, np.ones(len(by_row.starts) - 1))
+    def sums(self, by_row: Sparse, rated: Any = slice(None)) -> Array:
+        """The sum of Q_k over what each of some rows rated; ``by_row`` may number only ``rated``.
 
-    def priors(self, by_row: Sparse, added: Array) -> RowPriors:
+        Of many draws, ``by_row`` has the same rows in each draw, draw after draw, and so have the
+        sums.
+        """
+        raters = np.asarray(self.raters[..., rated, :], float)
+        return _sums(by_row, raters.reshape(-1, raters.shape[-1]), np.ones(len(by_row.starts) - 1))
+
+    def priors(self, by_row: Sparse, added: Array, rated: Any = slice(None)) -> GroupPriors:
         """The priors of rows with these ratings, asked about an item.
 
-        ``added`` is what designs that do not depend on ratings add to each row.
+        ``added`` is what designs that do not depend on ratings add to each row. ``by_row`` and
+        ``rated`` are those of ``sums``.
         """
-        return self._priors(np.diff(by_row.starts), self.sums(by_row), 1, added)
+        sums = self.sums(by_row, rated).reshape(added.shape)
+        counts = np.diff(by_row.starts[: added.shape[-2] + 1])
+        return self._priors(counts, sums, 1, added)
 
     def known_priors(self, counts: Counts, sums: Array, added: Array) -> RowPriors:
         """The priors of rows of training: so many ratings, whose Q_k have these sums."""
-        return self._priors(counts, sums, 0, added)
+        return self._priors(counts, sums, 0, added).by_row()
 
     def told_sums(self, rows: Any = slice(None)) -> Array:
         """The sum of Q_k over what rows of training rated, each without the row's own part."""
         return np.asarray(self.rated.counts[rows][:, None] * self.told[..., rows, :].astype(float))
 
-    def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> RowPriors:
+    def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> GroupPriors:
         rows, columns = np.tril_indices(self.mean.shape[-1])
-        precision, linear = np.empty((*sums.shape[:-1], len(rows))), np.empty_like(sums)
-        for count in np.unique(counts):
+        distinct, group = np.unique(counts, return_inverse=True)
+        shape = (*sums.shape[:-2], len(distinct), len(rows))
+        precision, linear = np.empty(shape), np.empty_like(sums)
+        for number, count in enumerate(distinct):
             mine = counts == count
             inverse = np.linalg.inv(self.remainder(int(count)))
-            precision[..., mine, :] = inverse[..., None, rows, columns]
+            precision[..., number, :] = inverse[..., rows, columns]
             means = self.means(int(count), sums[..., mine, :], asked) + added[..., mine, :]
             linear[..., mine, :] = means @ inverse
-        return RowPriors(precision, linear)
+        return GroupPriors(distinct, group, precision, linear)
 
     @classmethod
     def stack(cls, draws: Iterable[NewRows]) -> NewRows:
@@ -194,25 +224,26 @@ class NewRows:
         rated = found.pop("rated")[0]
         return cls(rated, **{name: np.stack(values) for name, values in found.items()})
 
-    def take(self, span: slice) -> NewRows:
-        """Return some of the draws that were joined."""
+    def take(self, span: slice | int) -> NewRows:
+        """Return some of the draws that were joined, or one of them alone."""
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         rated = parts.pop("rated")
         return NewRows(rated, **{name: values[span] for name, values in parts.items()})
 
-    def newness(self, counts: Counts, others: Array, covs: Array) -> Array:
-        """How much of b_j rows with so many ratings have.
+    def newness(self, priors: GroupPriors) -> Array:
+        """T_g for each group of rows: tr(T_g P^-1) is how much of b_j a row of the group has.
 
-        ``others`` are the rows of the other side, ``covs`` the covariances P^-1 of the new rows as
-        lower triangles.
+        They are lower triangles with twice what is beside the diagonal.
         """
-        m = self.rated.other_counts
-        M = (self.raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
-        whole, out = float(np.trace(self.gain(1) @ M)), np.zeros(len(counts))
-        for count in np.unique(counts) if whole > 0 else ():
-            mine = counts == count
-            part = np.linalg.solve(self.remainder(int(count)), self.gain(int(count) + 1) @ M)
-            out[mine] = trace_with((part + part.T) / 2, covs[mine]) / ((count + 1) * whole)
+        rows, columns = np.tril_indices(self.mean.shape[-1])
+        whole = np.trace(self.gain(1) @ self.asked, axis1=-2, axis2=-1)
+        share = np.where(whole > 0, 1 / np.where(whole > 0, whole, 1.0), 0.0)
+        out = np.empty_like(priors.precision)
+        for number, count in enumerate(priors.counts):
+            after = self.gain(int(count) + 1) @ self.asked
+            part = unpack(priors.precision[..., number, :]) @ after
+            both = (part + part.mT)[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
+            out[..., number, :] = both * (share / (count + 1))[..., None]
         return out
 
 

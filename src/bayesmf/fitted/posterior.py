@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.kept import Deferred
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import count_weights
@@ -55,8 +56,8 @@ class Posterior:
     user_counts: NDArray[np.int64]  # training ratings of each
     item_counts: NDArray[np.int64]
     centre: Mapping[str, NDArray[np.float32]] | None = None
-    train: Ratings | None = None  # what the users' rows were learned from; None: not at hand
-    held_out: Ratings | None = None  # what else was rated: test, validation, items folded in
+    train: Deferred[Ratings] = Deferred()  # what users' rows were learned from; None: not at hand
+    held_out: Deferred[Ratings] = Deferred()  # what else was rated: test, validation, new items
     updates: int = 0  # that it has had; each has random numbers of its own
 
     @classmethod
@@ -317,7 +318,7 @@ class Posterior:
         """What the draws say of users and items that are not in them."""
         ids = {name: self.ids(name) for name in SIDES}
         counts = {name: self.counts(name) for name in SIDES}
-        return Newcomers(self.model, ids, counts, self.train)
+        return Newcomers(self.model, ids, counts, partial(getattr, self, "train"))
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""

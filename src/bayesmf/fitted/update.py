@@ -31,7 +31,7 @@ from bayesmf.errors import DataError
 from bayesmf.fitted.fold_in import Kind, add_rows, at_point, begin_draws, last_round, settle_scales
 from bayesmf.fitted.kept import Kept
 from bayesmf.fitted.new_rows import NewRows
-from bayesmf.fitted.newcomers import POWER, KnownRows
+from bayesmf.fitted.newcomers import POWER, Measured
 from bayesmf.fitted.posterior import Posterior, check_on_scale, merge_ratings
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors, SideData
@@ -75,10 +75,11 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
 def _hand_on(old: Posterior, new: Posterior) -> Posterior:
     """Let a posterior of the same rows share what has been measured."""
     new.newcomers.known_rows = old.newcomers.known_rows
+    new.newcomers.unseen_rows = old.newcomers.unseen_rows
     return new
 
 
-def _measure(old: Posterior, name: Name) -> KnownRows:
+def _measure(old: Posterior, name: Name) -> Measured:
     """Return what the posterior, or the one that it came from, says of rows of training."""
     return old.newcomers.measure_known_rows(old.draws, old.centre, name)
 
@@ -158,18 +159,18 @@ class _Picked:
 
 def _pick(ratings: Ratings, rows: Index) -> _Picked:
     """Take all ratings of some users, whose numbers ascend."""
-    all_rows = ratings.by_user
-    counts = all_rows.starts[rows + 1] - all_rows.starts[rows]
+    unseen_rows = ratings.by_user
+    counts = unseen_rows.starts[rows + 1] - unseen_rows.starts[rows]
     user = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
-    at = np.arange(len(user)) + (all_rows.starts[rows] - np.cumsum(counts) + counts)[user]
-    others, item = np.unique(all_rows.index[at], return_inverse=True)
+    at = np.arange(len(user)) + (unseen_rows.starts[rows] - np.cumsum(counts) + counts)[user]
+    others, item = np.unique(unseen_rows.index[at], return_inverse=True)
     picked = Ratings.from_sorted(
         ratings.users.take(rows),
         ratings.items.take(others),
         user,
         item.astype(np.int32),
-        all_rows.values[at],
-        None if all_rows.times is None else all_rows.times[at],
+        unseen_rows.values[at],
+        None if unseen_rows.times is None else unseen_rows.times[at],
         ratings.scale,
     )
     return _Picked(picked, rows, others)

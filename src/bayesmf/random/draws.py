@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,13 +53,13 @@ class Draws:
     def normals(self, rows: int, columns: int = 1) -> Array:
         """Draws standard normals."""
         out = np.empty((rows, columns))
-        philox.normals(self.counter(0), self.first, out)
+        self._fill(philox.normals, 0, out)
         return out
 
     def gammas(self, shapes: Array) -> Array:
         """Draws from Gamma(shape, 1) for each shape; a shape must be positive and finite."""
         out = np.empty(len(shapes))
-        philox.gammas(self.counter(1), self.first, shapes, out)
+        self._fill(philox.gammas, 1, shapes, out)
         wrong = np.flatnonzero(np.isnan(out))
         if len(wrong):
             row = wrong[0]
@@ -70,5 +71,25 @@ class Draws:
     def uniforms(self, rows: int, columns: int = 1) -> Array:
         """Draws uniforms on the open unit interval."""
         out = np.empty((rows, columns))
-        philox.uniforms(self.counter(2), self.first, out)
+        self._fill(philox.uniforms, 2, out)
         return out
+
+    def _fill(self, draw: Any, kind: int, *arrays: Array) -> None:
+        """Let a function draw into the last of some arrays."""
+        draw(self.counter(kind), self.first, *arrays)
+
+
+@dataclass(frozen=True)
+class StackedDraws(Draws):
+    """The streams of one parameter in several chains, one after the other.
+
+    Row s is row s % each of the chain s // each after this one.
+    """
+
+    each: int = 1
+
+    def _fill(self, draw: Any, kind: int, *arrays: Array) -> None:
+        counter = self.counter(kind)
+        for k, begin in enumerate(range(0, len(arrays[-1]), self.each)):
+            own = (array[begin : begin + self.each] for array in arrays)
+            draw(counter._replace(chain=counter.chain + k), self.first, *own)
