@@ -63,7 +63,7 @@ def test_the_priors_of_rows_are_those_of_what_they_rated():
     by_row = Sparse(np.cumsum([0, *map(len, rated)]), index)
     for array in by_row:
         array.flags.writeable = False
-    priors = found.priors(by_row, np.zeros((3, 3)))
+    priors = found.priors(by_row, np.zeros((3, 3))).by_row()
     for i, what in enumerate(rated):
         g, s = len(what), sum((plain.Q[k] for k in what), np.zeros(3))
         P = np.linalg.inv(plain.R(g))

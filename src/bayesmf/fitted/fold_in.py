@@ -143,7 +143,7 @@ def _start_rows(
     # the prior knows what designs add
     me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=[])
     priors = prior.priors(pattern(mine.observed), _add_given(mine, prior.W), rated)
-    traces = prior.newness(priors)[priors.group]
+    traces = priors.traces(prior)[priors.group]
     mine = replace(mine, priors=priors.by_row())
     new = replace(state, user=me) if mine.name == "user" else replace(state, item=me)
     return mine, new, me, others, traces
@@ -197,7 +197,9 @@ def _join(old: Posterior, side: Name, ratings: Ratings, seed: int) -> Posterior:
     rated = np.unique(theirs[theirs >= 0])
     given = _by(side, _by(side, ratings).onto(mine, old.ids(other).take(rated)))
     before = old.ids(side)
-    kept = np.setdiff1d(np.arange(len(before)), before.index(mine.values))
+    gone = np.zeros(len(before) + 1, bool)  # the last is for those who are new
+    gone[before.index(mine.values)] = True
+    kept = np.flatnonzero(~gone[:-1])
     values = np.concatenate([before.values[kept], mine.values])
     order = np.argsort(values, kind="stable")
     numbers = np.append(kept, len(before) + np.arange(len(mine)))[order]
@@ -353,7 +355,7 @@ class _Folding:
         )
         first = begin_draws(self.old, self.seed, span.start + 1)
         own = StackedDraws(first.seed, first.chain, first.sweep, each=rows)
-        traces = prior.newness(priors).reshape(times * groups, -1)
+        traces = priors.traces(prior).reshape(times * groups, -1)
         found = draw_stacked_rows(self.model, self.side, stacked, traces, own, ROUNDS)
         return {
             name: array.astype(np.float32).reshape(times, rows, *array.shape[1:])

@@ -210,14 +210,15 @@ class _Part(NamedTuple):
         joined = np.where(known, own, order - before + self.size + mine.shape[1])
         return _Part(self.base, self.size, np.concatenate([mine, more], axis=1), joined)
 
-    def join(self) -> Floats:
-        """All rows, in their order."""
-        new, old = self.rows(), self.order < self.size
-        out = np.zeros((len(new), len(self.order), *new.shape[2:]), np.float32)
-        for number, rows in enumerate(out):
-            if self.base is not None:
-                rows[old] = self.base[number][self.order[old]]
-            rows[~old] = new[number][self.order[~old] - self.size]
+    def take(self, rows: Any, numbers: Any = slice(None)) -> Floats:
+        """Some rows, of every draw or of one."""
+        order, new = self.order[rows], self.rows()[numbers]
+        old, every = order < self.size, (slice(None),) * (not np.isscalar(numbers))
+        axis = len(every)
+        out = np.zeros((*new.shape[:axis], len(order), *new.shape[axis + 1 :]), np.float32)
+        if self.base is not None:
+            out[*every, old] = self.base[numbers][*every, order[old]]
+        out[*every, ~old] = new[*every, order[~old] - self.size]
         return out
 
 
@@ -249,9 +250,21 @@ class JoinedDraws(Mapping[str, Floats]):
     def __getitem__(self, name: str) -> Floats:
         part = self._parts.get(name)
         if part is not None:
-            self._arrays[name] = part.join()
+            part = part._replace(new=part.rows())  # which may be drawn only now
+            every = [part.take(slice(None), number) for number in range(len(part.rows()))]
+            self._arrays[name] = np.stack(every)
             self._parts.pop(name, None)
         return self._arrays[name]
+
+    def put(self, arrays: Mapping[str, Floats]) -> None:
+        """Put arrays in place of those of their names."""
+        for name, values in arrays.items():
+            self._parts.pop(name, None)
+            self._arrays[name] = values
+
+    def part(self, name: str) -> _Part | None:
+        """Return an array that is not joined yet; None for all others."""
+        return self._parts.get(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -261,3 +274,24 @@ class JoinedDraws(Mapping[str, Floats]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def take_rows(
+    draws: Mapping[str, Floats], name: str, rows: Any, number: int | None = None
+) -> Floats:
+    """Return some rows of an array, of every draw or of one; nothing is joined for them."""
+    numbers = slice(None) if number is None else number
+    part = draws.part(name) if isinstance(draws, JoinedDraws) else None
+    if part is not None:
+        return part.take(rows, numbers)
+    values: Floats = draws[name][numbers]
+    return values[:, rows] if number is None else values[rows]
+
+
+def put_arrays(draws: Mapping[str, Floats], more: Mapping[str, Floats]) -> Mapping[str, Floats]:
+    """Return draws with other arrays in place of some; nothing is joined for that."""
+    if not isinstance(draws, JoinedDraws):
+        return {**draws, **more}
+    found = JoinedDraws(draws, 0, {}, np.empty(0, np.int64))
+    found.put(more)
+    return found

@@ -30,7 +30,7 @@ what the rated sets add: of a newcomer these are not known. It is the regression
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,13 +41,13 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from bayesmf.kernels.designs import Sparse, offsets
 from bayesmf.kernels.reduce import weighted_moments
-from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import RowPriors
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PRIOR_COUNT = 5.0  # K: raters that an item has besides its own, all like the mean user
 DENSE = 2000  # columns of given designs, up to which their square matrix is computed
+MOST_KEPT = 64  # arrays for numbers of ratings
 MARGIN = 1.05  # by which what q tells of S stays below all that there is to tell
 
 
@@ -79,6 +79,10 @@ class GroupPriors(NamedTuple):
     def by_row(self) -> RowPriors:
         """The same for each row by itself."""
         return RowPriors(self.precision[..., self.group, :], self.linear)
+
+    def traces(self, prior: NewRows) -> Array:
+        """T_g of each group, by which its rows are new."""
+        return np.stack([prior.newness(count) for count in self.counts.tolist()], axis=-2)
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,23 @@ class NewRows:
         asked = (raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
         return cls(rated, mean, cov, raters, told, told_mean, cross, between, within, W, asked)
 
+    @cached_property
+    def _kept(self) -> dict[tuple[str, int], Array]:
+        """What was computed for numbers of ratings, for those who come next with as many."""
+        return {}
+
+    def _once(self, what: str, count: int, compute: Callable[[int], Array]) -> Array:
+        if (what, count) not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[what, count] = compute(count)
+        return self._kept[what, count]
+
     def gain(self, count: int) -> Array:
         """H_g: what a row's mean of Q_k over so many ratings says of the row."""
+        return self._once("gain", count, self._gain)
+
+    def _gain(self, count: int) -> Array:
         if not count or not self.cross.any():
             return np.zeros_like(self.cross)
         return np.asarray(np.linalg.solve(self.between + self.within / count, self.cross.mT).mT)
@@ -157,6 +176,28 @@ class NewRows:
     def remainder(self, count: int) -> Array:
         """R_g: the covariance that is left."""
         return np.asarray(self.cov - self.gain(count) @ self.cross.mT)
+
+    def precision(self, count: int) -> Array:
+        """R_g^-1."""
+        return self._once("precision", count, self._precision)
+
+    def _precision(self, count: int) -> Array:
+        return np.asarray(np.linalg.inv(self.remainder(count)))
+
+    def newness(self, count: int) -> Array:
+        """T_g: tr(T_g P^-1) is how much of b_j a row with so many ratings has.
+
+        It is a lower triangle with twice what is beside the diagonal.
+        """
+        return self._once("newness", count, self._newness)
+
+    def _newness(self, count: int) -> Array:
+        rows, columns = np.tril_indices(self.mean.shape[-1])
+        whole = np.trace(self.gain(1) @ self.asked, axis1=-2, axis2=-1)
+        share = np.where(whole > 0, 1 / np.where(whole > 0, whole, 1.0), 0.0) / (count + 1)
+        part = self.precision(count) @ self.gain(count + 1) @ self.asked
+        both = (part + part.mT)[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
+        return np.asarray(both * share[..., None])
 
     def means(self, count: int, sums: Array, asked: int = 0) -> Array:
         """a_g(s) for rows of so many ratings, one more if an item is ``asked`` about."""
@@ -203,15 +244,14 @@ class NewRows:
     def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> GroupPriors:
         rows, columns = np.tril_indices(self.mean.shape[-1])
         distinct, group = np.unique(counts, return_inverse=True)
-        shape = (*sums.shape[:-2], len(distinct), len(rows))
-        precision, linear = np.empty(shape), np.empty_like(sums)
-        for number, count in enumerate(distinct):
-            mine = counts == count
-            inverse = np.linalg.inv(self.remainder(int(count)))
-            precision[..., number, :] = inverse[..., rows, columns]
-            means = self.means(int(count), sums[..., mine, :], asked) + added[..., mine, :]
+        found, linear = [], np.empty_like(sums)
+        for count in distinct.tolist():
+            mine = counts == count if len(distinct) > 1 else slice(None)
+            inverse = self.precision(count)
+            found.append(inverse[..., rows, columns])
+            means = self.means(count, sums[..., mine, :], asked) + added[..., mine, :]
             linear[..., mine, :] = means @ inverse
-        return GroupPriors(distinct, group, precision, linear)
+        return GroupPriors(distinct, group, np.stack(found, axis=-2), linear)
 
     @classmethod
     def stack(cls, draws: Iterable[NewRows]) -> NewRows:
@@ -226,25 +266,11 @@ class NewRows:
 
     def take(self, span: slice | int) -> NewRows:
         """Return some of the draws that were joined, or one of them alone."""
+        if span == slice(0, len(self.mean)):
+            return self
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         rated = parts.pop("rated")
         return NewRows(rated, **{name: values[span] for name, values in parts.items()})
-
-    def newness(self, priors: GroupPriors) -> Array:
-        """T_g for each group of rows: tr(T_g P^-1) is how much of b_j a row of the group has.
-
-        They are lower triangles with twice what is beside the diagonal.
-        """
-        rows, columns = np.tril_indices(self.mean.shape[-1])
-        whole = np.trace(self.gain(1) @ self.asked, axis1=-2, axis2=-1)
-        share = np.where(whole > 0, 1 / np.where(whole > 0, whole, 1.0), 0.0)
-        out = np.empty_like(priors.precision)
-        for number, count in enumerate(priors.counts):
-            after = self.gain(int(count) + 1) @ self.asked
-            part = unpack(priors.precision[..., number, :]) @ after
-            both = (part + part.mT)[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
-            out[..., number, :] = both * (share / (count + 1))[..., None]
-        return out
 
 
 def _regress(X: Any, rows: Array, weight: Array, count: int) -> Array:

@@ -63,9 +63,8 @@ class Newcomers:
     ) -> None:
         self.model, self.ids, self.counts, self.train = model, ids, counts, train
         self._found: dict[int, Arrays] = {}  # by the number of draws, which a centre has one of
-        # a posterior that is updated, or takes in rows, hands on what was measured
-        self.known_rows: dict[Name, Measured] = {}
-        self.unseen_rows: dict[Name, Measured] = {}
+        self.known_rows: dict[Name, Measured] = {}  # a posterior that is updated hands it on
+        self.unseen_rows: dict[Name, Measured] = {}  # and this, one that takes in rows
 
     def add_to(self, draws: Arrays) -> Arrays:
         """Draws with the moments of a stranger, and b_j and newness of all rows."""

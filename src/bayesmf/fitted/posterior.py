@@ -16,7 +16,7 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
-from bayesmf.fitted.kept import Deferred
+from bayesmf.fitted.kept import Deferred, put_arrays, take_rows
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import count_weights
@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
+BY_ROW = ("x", "noise", "alpha", "newness", "query")  # what a prediction asks of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +172,9 @@ class Posterior:
         if any((index < 0).any() for index in rows.values()):
             draws = self.newcomers.add_to(draws)
         sizes = {name: len(self.ids(name)) for name in SIDES}
+        for name in SIDES:
+            if len(cells.user) < sizes[name] // 4:  # a copy of so few rows is soon made
+                draws, rows[name], sizes[name] = _narrow(draws, name, rows[name])
         # nobody known stands behind all rows, then the strangers with attributes
         found = {n: np.where(rows[n] < 0, sizes[n] - 1 - rows[n], rows[n]) for n in SIDES}
         plain = cells.plain()
@@ -287,8 +291,8 @@ class Posterior:
             yield (
                 effect,
                 {
-                    name.removeprefix(start): values[number].astype(float)
-                    for name, values in draws.items()
+                    name.removeprefix(start): draws[name][number].astype(float)
+                    for name in draws
                     if name.startswith(start)
                 },
             )
@@ -307,8 +311,8 @@ class Posterior:
         """The same without what it says that somebody rates an item: nobody has chosen to yet."""
         whole = self.complete()
 
-        def silent(arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-            return {key: 0 * v if key.endswith(".query") else v for key, v in arrays.items()}
+        def silent(arrays: Mapping[str, NDArray[np.float32]]) -> Mapping[str, NDArray[np.float32]]:
+            return put_arrays(arrays, {k: 0 * arrays[k] for k in arrays if k.endswith(".query")})
 
         centre = None if whole.centre is None else silent(whole.centre)
         return replace(whole, draws=silent(whole.draws), centre=centre)
@@ -361,6 +365,22 @@ class Posterior:
         user, item = self._warm("user", found.user), self._warm("item", found.item)
         given = self.newcomers.number_strangers(asked, {"user": user, "item": item})
         return Cells(user, item, found.time, given or None)
+
+
+def _narrow(
+    draws: Mapping[str, NDArray[np.float32]], name: Name, rows: Index
+) -> tuple[Mapping[str, NDArray[np.float32]], Index, int]:
+    """Draws with no more rows of one side than are asked for, where these are, and how many.
+
+    Strangers keep their numbers.
+    """
+    known, numbers = rows >= 0, rows.copy()
+    distinct, numbers[known] = np.unique(rows[known], return_inverse=True)
+    if not len(distinct):
+        distinct = np.zeros(1, np.int32)  # no side is empty
+    keys = [key for part in BY_ROW if (key := f"{name}.{part}") in draws]
+    few = {key: take_rows(draws, key, distinct) for key in keys}
+    return put_arrays(draws, few), numbers, len(distinct)
 
 
 def _behind(values: NDArray[Any], rows: int, value: float) -> NDArray[Any]:

@@ -75,7 +75,6 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
 def _hand_on(old: Posterior, new: Posterior) -> Posterior:
     """Let a posterior of the same rows share what has been measured."""
     new.newcomers.known_rows = old.newcomers.known_rows
-    new.newcomers.unseen_rows = old.newcomers.unseen_rows
     return new
 
 
@@ -159,18 +158,18 @@ class _Picked:
 
 def _pick(ratings: Ratings, rows: Index) -> _Picked:
     """Take all ratings of some users, whose numbers ascend."""
-    unseen_rows = ratings.by_user
-    counts = unseen_rows.starts[rows + 1] - unseen_rows.starts[rows]
+    all_rows = ratings.by_user
+    counts = all_rows.starts[rows + 1] - all_rows.starts[rows]
     user = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
-    at = np.arange(len(user)) + (unseen_rows.starts[rows] - np.cumsum(counts) + counts)[user]
-    others, item = np.unique(unseen_rows.index[at], return_inverse=True)
+    at = np.arange(len(user)) + (all_rows.starts[rows] - np.cumsum(counts) + counts)[user]
+    others, item = np.unique(all_rows.index[at], return_inverse=True)
     picked = Ratings.from_sorted(
         ratings.users.take(rows),
         ratings.items.take(others),
         user,
         item.astype(np.int32),
-        unseen_rows.values[at],
-        None if unseen_rows.times is None else unseen_rows.times[at],
+        all_rows.values[at],
+        None if all_rows.times is None else all_rows.times[at],
         ratings.scale,
     )
     return _Picked(picked, rows, others)

@@ -173,38 +173,39 @@ def gather(values, groups, out):
 
 
 @serial
-def fill_stack(stack, A, rows, precision, Q, size):
+def fill_stack(stack, batch, rows, precision, Q, size):
     """Fills Q with the precisions of a batch, and its row ``size`` with the linear terms.
 
-    A is flat, and so is ``precision``.
+    ``precision`` is flat, as the sums of the batch are: triangles row by row, all lanes of a cell.
     """
-    w, flat, width = np.empty(LANES), Q.reshape(-1), Q.shape[1]
+    A, w, flat, width = stack.sums[batch], np.empty(LANES), Q.reshape(-1), Q.shape[1]
     for lane in range(LANES):
         w[lane] = stack.weight[rows[lane]]
         for a in range(size):
             Q[size, a, lane] = stack.linear[rows[lane], a]
     for a in range(size):
         cell = a * (a + 1) // 2
-        add_lanes(flat, a * width, precision, cell, A, a * (size + 1), w, a + 1)
-    cell = size * width
-    add_lanes(flat, cell, flat, cell, A, size * (size + 1), w, size)
+        add_lanes(flat, a * width, precision, cell, A, cell, w, a + 1)
+    cell = size * (size + 1) // 2
+    add_lanes(flat, size * width, flat, size * width, A, cell, w, size)
 
 
 @serial
 def store_errors(A, x, slopes, rows, errors, size):
     """Stores x'A x - 2 x'h + the sum of squared targets, of each row of a batch.
 
-    All but the errors are flat.
+    A, with h as its last row, is flat as that of ``fill_stack``; so are x and ``slopes``.
     """
-    twice, width = np.empty(LANES), (size + 1) * LANES
+    twice, last = np.empty(LANES), size * (size + 1) // 2
     for a in range(size):
+        cell = a * (a + 1) // 2
         for lane in range(LANES):
             n = a * LANES + lane
-            slopes[n] = A[a * width + n] * x[n] - 2.0 * A[size * width + n]
+            slopes[n] = A[cell * LANES + n] * x[n] - 2.0 * A[last * LANES + n]
             twice[lane] = 2.0 * x[n]
-        add_lanes(slopes, 0, slopes, 0, A, a * (size + 1), twice, a)
+        add_lanes(slopes, 0, slopes, 0, A, cell, twice, a)
     for lane in range(LANES):
-        total = A[size * width + size * LANES + lane]
+        total = A[(last + size) * LANES + lane]
         for a in range(size):
             total += x[a * LANES + lane] * slopes[a * LANES + lane]
         errors[rows[lane]] = max(total, 0.0)

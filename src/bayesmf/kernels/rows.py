@@ -320,7 +320,7 @@ class Stack(NamedTuple):
     Their prior is given by precision and linear term; rows of one group share a precision.
     """
 
-    sums: Any  # (batch, size + 1, size + 1, lane): from ``pack_lanes``
+    sums: Any  # of each batch: from ``pack_lanes``
     weight: Any  # of the sums of each row
     linear: Any  # of each row
     group: Any  # of each row
@@ -330,9 +330,10 @@ class Stack(NamedTuple):
 
 @parallel
 def pack_lanes(observed, z, size, width, out):
-    """Fills out[batch, :, :, lane] with the matrix of ``gram`` of row 8 batch + lane.
+    """Fills out[batch] with the matrices of ``gram`` of rows 8 batch to 8 batch + 7.
 
-    These are lower triangles without zeros. An idle lane repeats the last row.
+    They are lower triangles row by row without zeros, all lanes of a cell side by side. An idle
+    lane repeats the last row.
     """
     columns, last = len(width), len(observed.starts) - 2
     for task in prange(-(-out.shape[0] // TASK)):
@@ -340,12 +341,14 @@ def pack_lanes(observed, z, size, width, out):
         for batch in range(task * TASK, min((task + 1) * TASK, out.shape[0])):
             for lane in range(LANES):
                 gram(observed, min(batch * LANES + lane, last), z, A[lane], width)
+            cell = 0
             for a in range(size + 1):
                 row = a if a < size else columns - 1
                 for b in range(a + 1):
                     column = b if b < size else columns - 1
                     for lane in range(LANES):
-                        out[batch, a, b, lane] = A[lane, row, column]
+                        out[batch, cell + lane] = A[lane, row, column]
+                    cell += LANES
 
 
 @parallel
@@ -365,10 +368,9 @@ def draw_stack(stack, counter, errors):
         precision, slopes = np.empty(cells * LANES), np.empty(size * LANES)
         rows, groups, scratch = np.empty(LANES, np.int64), np.full(LANES, -1), lane_scratch(size)
         for batch in range(task * TASK, min((task + 1) * TASK, count)):
-            A = stack.sums[batch].reshape(-1)
             if find_lanes(stack, batch, rows, groups):
                 gather(stack.precision, groups, precision)
-            fill_stack(stack, A, rows, precision, Q, size)
+            fill_stack(stack, batch, rows, precision, Q, size)
             fill_lanes(counter, rows, stack.rows, scratch, normals)
             cholesky(Q, size)
             solve_row(Q, size, size)
@@ -376,7 +378,7 @@ def draw_stack(stack, counter, errors):
                 for lane in range(LANES):
                     normals[a, lane] += Q[size, a, lane]
             solve_upper(Q, normals, size)
-            store_errors(A, normals.reshape(-1), slopes, rows, errors, size)
+            store_errors(stack.sums[batch], normals.reshape(-1), slopes, rows, errors, size)
 
 
 @parallel
@@ -401,7 +403,7 @@ def settle_stack(stack, counter, traces, mean, noise, newness):
             if find_lanes(stack, batch, rows, groups):
                 gather(stack.precision, groups, precision)
                 gather(traces, groups, T)
-            fill_stack(stack, stack.sums[batch].reshape(-1), rows, precision, Q, size)
+            fill_stack(stack, batch, rows, precision, Q, size)
             fill_lanes(counter, rows, stack.rows, scratch, Q[size + 1, :size])
             cholesky(Q, size)
             solve_row(Q, size, size)

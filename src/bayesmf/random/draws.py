@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,13 +52,13 @@ class Draws:
     def normals(self, rows: int, columns: int = 1) -> Array:
         """Draws standard normals."""
         out = np.empty((rows, columns))
-        self._fill(philox.normals, 0, out)
+        philox.normals(self.counter(0), self.first, out)
         return out
 
     def gammas(self, shapes: Array) -> Array:
         """Draws from Gamma(shape, 1) for each shape; a shape must be positive and finite."""
         out = np.empty(len(shapes))
-        self._fill(philox.gammas, 1, shapes, out)
+        self._fill_gammas(shapes, out)
         wrong = np.flatnonzero(np.isnan(out))
         if len(wrong):
             row = wrong[0]
@@ -71,12 +70,14 @@ class Draws:
     def uniforms(self, rows: int, columns: int = 1) -> Array:
         """Draws uniforms on the open unit interval."""
         out = np.empty((rows, columns))
-        self._fill(philox.uniforms, 2, out)
+        self._fill_uniforms(out)
         return out
 
-    def _fill(self, draw: Any, kind: int, *arrays: Array) -> None:
-        """Let a function draw into the last of some arrays."""
-        draw(self.counter(kind), self.first, *arrays)
+    def _fill_gammas(self, shapes: Array, out: Array) -> None:
+        philox.gammas(self.counter(1), self.first, shapes, out)
+
+    def _fill_uniforms(self, out: Array) -> None:
+        philox.uniforms(self.counter(2), self.first, out)
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class StackedDraws(Draws):
 
     each: int = 1
 
-    def _fill(self, draw: Any, kind: int, *arrays: Array) -> None:
-        counter = self.counter(kind)
-        for k, begin in enumerate(range(0, len(arrays[-1]), self.each)):
-            own = (array[begin : begin + self.each] for array in arrays)
-            draw(counter._replace(chain=counter.chain + k), self.first, *own)
+    def _fill_gammas(self, shapes: Array, out: Array) -> None:
+        philox.stacked_gammas(self.counter(1), self.first, self.each, shapes, out)
+
+    def _fill_uniforms(self, out: Array) -> None:
+        philox.stacked_uniforms(self.counter(2), self.first, self.each, out)

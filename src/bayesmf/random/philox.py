@@ -236,3 +236,20 @@ def gammas(counter, first_row, shapes, out):
                 break
         if shape < 1.0:
             out[r] *= to_unit(bits(counter, first_row + r, 0)[0]) ** (1.0 / shape)
+
+
+@serial
+def stacked_uniforms(counter, first_row, each, out):
+    """Fills ``out`` with ``uniforms`` of chain after chain, ``each`` rows of every chain."""
+    for k in range(-(-len(out) // each)):
+        own = Counter(counter.seed, counter.chain + k, counter.block, counter.sweep)
+        uniforms(own, first_row, out[k * each : (k + 1) * each])
+
+
+@serial
+def stacked_gammas(counter, first_row, each, shapes, out):
+    """Fills ``out`` with ``gammas`` of chain after chain, ``each`` rows of every chain."""
+    for k in range(-(-len(out) // each)):
+        own = Counter(counter.seed, counter.chain + k, counter.block, counter.sweep)
+        span = slice(k * each, (k + 1) * each)
+        gammas(own, first_row, shapes[span], out[span])

@@ -55,7 +55,7 @@ def draw_stacked_rows(
     covariance of a row and T in ``traces`` for each group.
     """
     count, size = rows.linear.shape
-    sums = np.empty((-(-count // LANES), size + 1, size + 1, LANES))
+    sums = np.empty((-(-count // LANES), (size + 1) * (size + 2) // 2 * LANES))
     width = (0,) * rows.others.z.shape[1]
     pack_lanes(rows.observed, rows.others.z, size, width, sums)
     tau = np.repeat(rows.tau, len(rows.counts))
