@@ -63,7 +63,7 @@ def test_the_priors_of_rows_are_those_of_what_they_rated():
     by_row = Sparse(np.cumsum([0, *map(len, rated)]), index)
     for array in by_row:
         array.flags.writeable = False
-    priors = found.priors(by_row, np.zeros((3, 3)))
+    priors = found.priors(by_row, np.zeros((3, 3))).by_row()
     for i, what in enumerate(rated):
         g, s = len(what), sum((plain.Q[k] for k in what), np.zeros(3))
         P = np.linalg.inv(plain.R(g))
@@ -201,7 +201,7 @@ def test_measuring_needs_no_ratings_of_some_rows():
     other = np.zeros(TRAIN.n_items + 1, np.int64)
     other.flags.writeable = False
     some = replace(some, by_other=Sparse(other, rated.by_other.index[:0]))
-    found = NewRows.of(rows, some, np.eye(2))
+    found = NewRows.of(rows, some, np.ones((TRAIN.n_items, 2)), np.eye(2))
     np.testing.assert_allclose(found.mean, (2 * rows[0] + rows[2]) / 3)
 
 

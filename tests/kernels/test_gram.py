@@ -100,13 +100,13 @@ def test_a_weight_of_two_is_the_rating_twice(length):
     rng = np.random.default_rng(1)
     index = rng.integers(OTHERS, size=length).astype(np.int32)
     values, weights = rng.integers(1, 6, size=length).astype(np.int8), rng.integers(1, 4, length)
-    width = (0,) * x.shape[1]
+    columns = x.shape[1]
 
     def sums_of(index, values, weights):
         starts = np.array([0, len(index)])
         observed = Observed(starts, index, values, MEAN, batches(np.diff(starts)), 0, weights)
-        sums = np.empty((len(width), len(width)))
-        gram.gram(observed, 0, known.z, sums, width)
+        sums = np.empty((columns, columns))
+        gram.gram(observed, 0, known.z, sums, (0,) * (columns // 8))
         return np.tril(sums)
 
     weighted = sums_of(index, values, weights.astype(float))

@@ -96,16 +96,35 @@ def test_factors_are_the_same_in_both_forms(count):
     )
 
     @njit(fastmath={"contract"})
-    def fast(Q, i, j, n):
-        loop(Q, i, j, n)
+    def fast(Q, i, j, first, end, n):
+        loop(Q, i, j, first, end, n)
 
     both = Q.copy(), Q.copy()
-    fast(both[0], 4, 2, 5)
-    getattr(plain, f"subtract_{count}")(both[1], 4, 2, 5)
+    fast(both[0], 4, 2, 1, 4, 5)
+    getattr(plain, f"subtract_{count}")(both[1], 4, 2, 1, 4, 5)
     np.testing.assert_allclose(*both, rtol=1e-13, atol=1e-13)
     changed = (both[0] != Q).any(axis=2)
     assert changed[4 : 4 + count, 5].all()
     assert changed.sum() == count
+
+
+def test_cells_of_lanes_are_the_same_in_both_forms():
+    scale, add = llvm.scale_column, llvm.add_lanes
+    Q, factor = np.random.default_rng(3).normal(size=(9, 6, LANES)), np.arange(1.0, LANES + 1)
+
+    @njit(fastmath={"contract"})
+    def fast(Q, flat, factor):
+        scale(Q, 2, 5, 1, factor)
+        add(flat, 7, flat, 20, flat, 33, factor, 4)
+
+    both = Q.copy(), Q.copy()
+    fast(both[0], both[0].reshape(-1), factor)
+    plain.scale_column(both[1], 2, 5, 1, factor)
+    flat = both[1].reshape(-1)
+    plain.add_lanes(flat, 7, flat, 20, flat, 33, factor, 4)
+    np.testing.assert_allclose(*both, rtol=1e-13, atol=1e-13)
+    changed = np.flatnonzero((both[0] != Q).any(axis=2))
+    assert changed.tolist() == [7, 8, 9, 10, 13, 19, 25]
 
 
 @pytest.mark.slow  # every kernel compiled once more

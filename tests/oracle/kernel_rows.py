@@ -192,6 +192,36 @@ def from_grams(weighted: bool) -> Pairs:
 
 
 @case
+def rows_of_stacks() -> Pairs:
+    """The rows of a world as those of three draws, some groups of which have an own precision."""
+    world, rng = World(False), np.random.default_rng(7)
+    each, groups = ROWS // 3, 4
+    grams = world.grams()
+    sums = np.empty((-(-ROWS // LANES), (SIZE + 1) * (SIZE + 2) // 2 * LANES))
+    kernels.pack_lanes(world.observed, world.other.z, SIZE, WIDTH, sums)
+    packed = sums.reshape(len(sums), -1, LANES).swapaxes(1, 2).reshape(-1, sums.shape[1] // LANES)
+    priors, traces = (random_precisions(rng, groups, SIZE) for _ in range(2))
+    weight, linear = rng.gamma(2.0, size=ROWS), rng.normal(size=(ROWS, SIZE))
+    group = np.where(np.arange(ROWS) < 20, 1, rng.integers(0, groups, ROWS))
+    stack = kernels.Stack(sums, weight, linear, group, pack(priors), each)
+    doubled = pack(traces) * np.where(np.subtract(*np.tril_indices(SIZE)) == 0, 1.0, 2.0)
+    errors, found = np.empty(ROWS), [np.empty(shape) for shape in ((ROWS, SIZE),) * 2 + (ROWS,)]
+    kernels.draw_stack(stack, Draws(3, 1, 4, 5).counter(), errors)
+    kernels.settle_stack(stack, Draws(3, 1, 4, 5).counter(), doubled, *found)
+    right, squares, normals = [np.empty_like(one) for one in found], np.empty(ROWS), np.empty(SIZE)
+    for s, G in enumerate(grams):
+        fill_normal(Draws(3, 1 + s // each, 4, 5).counter(), s % each, normals)
+        precision = priors[group[s]] + weight[s] * G[:SIZE, :SIZE]
+        term = linear[s] + weight[s] * G[SIZE, :SIZE]
+        right[0][s] = np.linalg.solve(precision, term)
+        right[1][s] = sample(precision, np.zeros(SIZE), normals)
+        right[2][s] = np.trace(traces[group[s]] @ np.linalg.inv(precision))
+        v = np.array([*-(right[0][s] + right[1][s]), 1.0])
+        squares[s] = v @ G @ v
+    return [(packed[:ROWS], pack(grams)), (errors, squares), *zip(found, right, strict=True)]
+
+
+@case
 def grams_and_errors() -> Pairs:
     pairs: Pairs = []
     for moments, weighted in itertools.product((False, True), repeat=2):

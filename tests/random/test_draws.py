@@ -7,9 +7,10 @@ import pytest
 from scipy import special, stats
 
 from bayesmf import DataError
+from bayesmf.machine import LANES
 from bayesmf.model.distributions import TruncatedGamma
 from bayesmf.random import philox
-from bayesmf.random.draws import Draws
+from bayesmf.random.draws import Draws, StackedDraws
 from bayesmf.random.philox import Counter
 
 LEVEL = 1e-4  # of a false alarm, in each test
@@ -114,3 +115,31 @@ def test_rows_from_the_middle_are_those_of_the_whole(first):
     far = TruncatedGamma(np.full(5, 400.0), np.full(5, 1.0), 0.5, 2.0)  # by rejection
     some = TruncatedGamma(np.full(3, 400.0), np.full(3, 1.0), 0.5, 2.0)
     np.testing.assert_array_equal(far.sample(begin)[2:], some.sample(rest))
+
+
+def test_stacked_draws_are_those_of_chain_after_chain():
+    stacked = StackedDraws(3, 7, 4, 1, 5, each=4)
+    each = [Draws(3, 7 + k, 4, 1, 5) for k in range(3)]
+    shapes = np.random.default_rng(0).gamma(2.0, size=12) + 0.1
+    parts = shapes.reshape(3, 4)
+    uniforms = np.concatenate([one.uniforms(4, 3) for one in each])
+    np.testing.assert_array_equal(stacked.uniforms(12, 3), uniforms)
+    np.testing.assert_array_equal(stacked.uniforms(6, 3), uniforms[:6])  # not a whole chain
+    gammas = np.concatenate([one.gammas(part) for one, part in zip(each, parts, strict=True)])
+    np.testing.assert_array_equal(stacked.gammas(shapes), gammas)
+    far = TruncatedGamma(np.full(12, 400.0), np.full(12, 1.0), 0.5, 2.0)  # by rejection
+    own = TruncatedGamma(np.full(4, 400.0), np.full(4, 1.0), 0.5, 2.0)
+    right = np.concatenate([own.sample(one) for one in each])
+    np.testing.assert_array_equal(far.sample(stacked), right)
+
+
+@pytest.mark.parametrize("size", [1, 4, 21])
+def test_normals_side_by_side_are_those_of_single_rows(size):
+    """Enough of them that all parts of the distribution are met: the centre and both tails."""
+    counter, each, right = Draws(3, 7, 4, 5).counter(), 5, np.empty(size)
+    for first in range(0, 1000, LANES):
+        rows, out = first + np.arange(LANES), np.empty((size, LANES))
+        philox.fill_lanes(counter, rows, each, philox.lane_scratch(size), out)
+        for lane, row in enumerate(rows):
+            philox.fill_normal(counter._replace(chain=7 + row // each), row % each, right)
+            np.testing.assert_allclose(out[:, lane], right, rtol=1e-14)

@@ -224,7 +224,10 @@ class Fitted:
     ) -> SavedFit:
         """Return a fit with new users (or items) in it, each given their ratings.
 
-        Nothing is refitted, and this fit does not change.
+        Nothing is refitted, and this fit does not change. The first call takes seconds, because it
+        measures the prior of new users on all draws; further calls on this fit, or on a fit that
+        it returned, take milliseconds, or longer if ratings are latent or have effects, such as a
+        time chain.
 
         - ``ratings``: of the new users: ``Ratings``, or a frame with user, item and rating. Ratings
           of items that the fit does not know are left out; a rating off the scale is refused.
@@ -238,10 +241,10 @@ class Fitted:
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
         check_seed(seed)
-        with using(1 if len(ratings) < FEW else self.threads):
-            posterior = add_rows(
-                self.posterior, ratings, side, replace_known=replace_known, seed=seed
-            )
+        old = self.posterior
+        few = len(ratings) * len(old) < FEW and side in old.newcomers.unseen_rows
+        with using(1 if few else self.threads):
+            posterior = add_rows(old, ratings, side, replace_known=replace_known, seed=seed)
         return self._with(posterior)
 
     def update(self, ratings: Any, side: Updated = "user", *, seed: int = 0) -> SavedFit:

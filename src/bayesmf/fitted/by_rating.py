@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.posterior import Posterior
-from bayesmf.fitted.store.kept import kept_as
+from bayesmf.fitted.store.kept import kept_as, put_arrays
 from bayesmf.model.data import Data
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import BY_RATING, BY_USER
@@ -49,17 +49,16 @@ def positions(part: Ratings, whole: Ratings) -> NDArray[np.int64]:
 
 def follow(
     draws: Mapping[str, NDArray[Any]], before: Ratings | None, after: Ratings | None
-) -> dict[str, NDArray[Any]]:
+) -> Mapping[str, NDArray[Any]]:
     """Draws whose parameters of single ratings are those of other ratings; new ones are zero."""
-    out = dict(draws)
     names = [name for name in draws if is_by_rating(name)]
     if not names or before is None or after is None or before is after:
-        return out
-    at = positions(before, after)
+        return draws
+    at, out = positions(before, after), {}
     for name in names:
         out[name] = np.zeros((len(draws[name]), len(after)), kept_as(name))
         out[name][:, at[at >= 0]] = draws[name][:, at >= 0]
-    return out
+    return put_arrays(draws, out)
 
 
 def begin_rows(model: Model, data: Data, new: State, side: Name) -> State:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,132 +24,62 @@ from bayesmf.fitted.by_rating import (
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior, merge_ratings
+from bayesmf.fitted.settle import (
+    ROUNDS,
+    Kind,
+    Means,
+    at_point,
+    begin_draws,
+    last_round,
+    settle_scales,
+)
+from bayesmf.fitted.store.kept import JoinedDraws, kept_as
 from bayesmf.kernels.designs import pattern
-from bayesmf.model import conditionals
+from bayesmf.kernels.gram import padded
+from bayesmf.kernels.rows import OtherSide
+from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import SIDES, Name
-from bayesmf.model.spec import Model, has_hidden_scales
-from bayesmf.model.state import Side, State, from_arrays, shift_names
-from bayesmf.random.draws import Draws
+from bayesmf.model.spec import Model
+from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays, shift_names
+from bayesmf.random.draws import Draws, StackedDraws
 from bayesmf.random.streams import stream
-from bayesmf.sweep.algorithm import Covariances, Modes, Sampling
-from bayesmf.sweep.response import Learn, update_response
+from bayesmf.sweep.algorithm import Sampling
 from bayesmf.sweep.rows import update_rows
+from bayesmf.sweep.stacks import StackedRows, draw_stacked_rows, repeat
 
 Array = NDArray[np.float64]
-Kind = Literal["draw", "mean", "point"]
-"""What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
-UPDATES = 20  # of the new rows' Q, which settle in fewer
-ROUNDS = 2  # of the new rows' precisions, which settle in fewer
-RESPONSE_ROUNDS = 6  # where ratings are latent, or have effects of their own
-
-
-def rounds_of(model: Model) -> int:
-    """How many rounds what is hidden of rows is drawn in, before the rows that stay."""
-    return RESPONSE_ROUNDS if model.responds else ROUNDS
-
-
-def begin_draws(old: Posterior, seed: int, number: int) -> Draws:
-    """Random numbers of the first round, which no earlier update of the posterior has had.
-
-    If they had, then a row that is drawn given what depends on an earlier draw of it, or of another
-    row, would not be independent of that draw.
-    """
-    return Draws(seed, number, old.updates * (rounds_of(old.model) + 1))
-
-
-def last_round(first: Draws, model: Model) -> Draws:
-    """Random numbers of the last round, in which the rows are drawn that stay."""
-    return replace(first, sweep=first.sweep + rounds_of(model))
-
-
-def _draw_scales(
-    model: Model,
-    data: Data,
-    mine: SideData,
-    new: State,
-    draws: Draws,
-    added: list[Array] | None,
-) -> None:
-    """Draw the new rows' precisions in rounds with the rows, and what else is hidden of them.
-
-    In the first round effects are where they begin, so that they do not explain what rows should.
-    """
-    name = mine.name
-    me, others = new.sides(name)
-    rounds = rounds_of(model) if has_hidden_scales(model) or model.responds else 0
-    for number in range(rounds):
-        sampling = Sampling(replace(draws, sweep=draws.sweep + number))
-        if model.responds:
-            update_response(
-                model, data, new, sampling.draws, _learned(name) if number else "none", added
-            )
-        errors = update_rows(model, mine, me, others, new, sampling)
-        if model.precision != "constant":
-            conditional = conditionals.alpha(model, mine.counts, errors, new.tau)
-            me.alpha = sampling.take(name, "alpha", conditional)
-    if model.responds:
-        update_response(model, data, new, last_round(draws, model), _learned(name), added)
-
-
-def _learned(name: Name) -> Learn:
-    """What is drawn of effects and likelihood: what belongs to users, if they are new."""
-    return "rows" if name == "user" else "none"
-
-
-def _update_means(model: Model, mine: SideData, new: State) -> None:
-    """Update the means of the new rows' precisions, in turn with the rows.
-
-    <alpha_i> = (a + n_i / 2) / (b + tau / 2 sum_j beta_j <e_ij^2>)
-    """
-    me, others = new.sides(mine.name)
-    means = _Means(len(mine.counts), model.size)
-    for _ in range(UPDATES if has_hidden_scales(model) else 0):
-        errors = update_rows(model, mine, me, others, new, means)
-        if model.precision != "constant":
-            errors = errors + _doubt_in_errors(mine, me, new.tau, means.cov.own)
-            me.alpha = conditionals.alpha(model, mine.counts, errors, new.tau).mean()
-
-
-class _Means(Modes):
-    """Takes the mean of every row, given points, and keeps the covariance of its own part."""
-
-    def __init__(self, rows: int, size: int) -> None:
-        self.cov = Covariances()
-        self.cov.own = np.zeros((rows, size * (size + 1) // 2))
-        self.cov.logdet = np.zeros(rows)
-
-    def covariances(self, side: Name) -> Covariances:
-        return self.cov
-
-
-def _doubt_in_errors(mine: SideData, me: Side, tau: float, cov: Array) -> Array:
-    """Compute tr(A_i C_i), which the covariance C_i of a row adds to its mean squared errors.
-
-    With A_i = sum_j beta_j z_j z_j' and C_i^-1 = prior_i + tau alpha_i A_i it is
-    (D - tr(prior_i C_i)) / (tau alpha_i).
-    """
-    assert mine.priors is not None
-    rows, columns = np.tril_indices(me.size)
-    trace = (mine.priors.precision * cov) @ np.where(rows == columns, 1.0, 2.0)
-    return np.maximum((me.size - trace) / (tau * me.alpha), 0.0)
+Index = NDArray[np.int32]
+Arrays = Mapping[str, NDArray[np.float32]]
+MOST_RATINGS = 1 << 18  # of all draws that are drawn together
+MOST_ROWS = 1 << 11
 
 
 def _start_rows(
-    model: Model, state: State, data: Data, name: Name, prior: NewRows
-) -> tuple[SideData, State, Side, Side]:
-    """Return the data of new rows, a state with these at zero, their side, and the other side."""
-    mine = data.user if name == "user" else data.item
-    side, others = state.sides(name)
-    rows, size = len(mine.counts), model.size
+    model: Model, state: State, mine: SideData, prior: NewRows, rated: Any
+) -> tuple[SideData, State, Side, Side, Array]:
+    """Return the data of new rows, a state with these at zero, both sides, and T_g of newness.
+
+    The other side of state and data has the rows ``rated`` of the posterior.
+    """
+    side, others = state.sides(mine.name)
+    rows = len(mine.counts)
     x = np.zeros((rows, side.x.shape[1]))
     # the prior knows what designs add
     me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=[])
+    priors = prior.priors(pattern(mine.observed), _add_given(mine, prior.W), rated)
+    traces = priors.traces(prior)[priors.group]
+    mine = replace(mine, priors=priors.by_row())
+    new = replace(state, user=me) if mine.name == "user" else replace(state, item=me)
+    return mine, new, me, others, traces
+
+
+def _add_given(mine: SideData, W: Array) -> Array:
+    """Return what given designs add to new rows, for the W of one draw or of each of many."""
     given = join_given(mine.matrices)
-    added = np.zeros((rows, size)) if given is None else given @ prior.W
-    mine = replace(mine, priors=prior.priors(pattern(mine.observed), added))
-    new = replace(state, user=me) if name == "user" else replace(state, item=me)
-    return mine, new, me, others
+    if given is None:
+        return np.zeros((*W.shape[:-2], len(mine.counts), W.shape[-1]))
+    return np.asarray(given @ W) if W.ndim == 2 else np.stack([given @ each for each in W])
 
 
 def add_rows(
@@ -167,7 +99,7 @@ def add_rows(
         raise DataError(f"side={side!r}: choose one of user, item")
     old.check(ratings)
     ratings = ratings.drop_unused()  # a part of a split has the ids of everybody
-    mine = ratings.users if side == "user" else ratings.items
+    mine = _by(side, ratings).users
     known = old.warm_row_of(side, mine.values) >= 0
     if known.any() and not replace_known:
         raise DataError(
@@ -175,173 +107,285 @@ def add_rows(
             "their ratings out, or have what is known replaced with "
             f"{Option('replace_known', True)}"
         )
-    given = ratings.onto(mine, old.items) if side == "user" else ratings.onto(old.users, mine)
-    return _join(old, side, mine, given, seed)
+    return _join(old, side, ratings, seed)
 
 
-def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> Posterior:
+def _by(name: Name, ratings: Ratings) -> Ratings:
+    """Return the ratings with the rows of one side as users."""
+    return ratings if name == "user" else ratings.T
+
+
+def _join(old: Posterior, side: Name, ratings: Ratings, seed: int) -> Posterior:
     """Join old and new rows, by ascending id; where an id is in both, the new row counts."""
-    data = Data.of(given, old.model, old.mean)
+    other: Name = "item" if side == "user" else "user"
+    mine, theirs = _by(side, ratings).users, old.row_of(other, _by(side, ratings).items.values)
+    rated = np.unique(theirs[theirs >= 0])
+    given = _by(side, _by(side, ratings).onto(mine, old.ids(other).take(rated)))
     before = old.ids(side)
-    kept = np.setdiff1d(np.arange(len(before)), before.index(mine.values))
+    gone = np.zeros(len(before) + 1, bool)  # the last is for those who are new
+    gone[before.index(mine.values)] = True
+    kept = np.flatnonzero(~gone[:-1])
     values = np.concatenate([before.values[kept], mine.values])
     order = np.argsort(values, kind="stable")
-
-    def join(rows: Any, new: Array) -> Any:
-        if rows is None:  # noise: the rows of training are draws themselves
-            rows = np.zeros((len(before), *new.shape[1:]), np.float32)
-        return np.concatenate([rows[kept], new.astype(np.float32)])[order]
-
+    numbers = np.append(kept, len(before) + np.arange(len(mine)))[order]
+    measured = old.newcomers.measure_unseen_rows(old.draws, old.centre, side)
     old = old.complete()
-    ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
-    train, held_out = _join_ratings(old, side, given, ids["user"], ids["item"])
-    draws = follow(old.draws, old.train, train)
-    at = positions(given, train) if train is not None and old.model.every_effect else None
-    kind: Kind = "point" if old.is_point else "draw"
-    scatter = np.zeros((old.model.size, old.model.size))  # C_S, averaged over the draws
-    for k in range(len(old)):
-        prior = old.newcomers.new_rows(old.draws, k, side)
-        scatter += prior.cov / len(old)
-        state = old.drawn(k)
-        own = begin_draws(old, seed, k + 1)
-        added = known_additions(old, data, state, side)
-        new = _fold_rows(old.model, state, data, side, own, kind, prior, added)
-        for name, rows in new.items():
-            if is_by_rating(name):
-                draws[name][k, at] = rows
-                continue
-            if k == 0:
-                shape = (len(old), len(order), *rows.shape[1:])
-                draws[name] = np.empty(shape, np.float32)
-            draws[name][k] = join(old.draws[name][k] if name in old.draws else None, rows)
+    folding = _Folding(old, side, given, rated, seed)
     centre = None
     if old.centre is not None:
-        centre = dict(old.centre)
-        kind = "point" if old.is_point else "mean"
+        assert measured.centre is not None
         one = {name: array[None] for name, array in old.centre.items()}
-        prior = old.newcomers.new_rows(one, 0, side, scatter)
-        state = from_arrays(old.centre)
-        new = _fold_rows(old.model, state, data, side, Draws(seed), kind, prior)
-        for name, rows in new.items():
-            centre[name] = join(old.centre.get(name), rows)
+        kind: Kind = "point" if old.is_point else "mean"
+        found = folding.fold(one, 0, Draws(seed), kind, measured.centre)
+        new = {name: rows[None] for name, rows in found.items()}
+        whole = JoinedDraws(one, len(before), new, numbers)
+        centre = {name: array[0] for name, array in whole.items()}
     counts = {"user": old.user_counts, "item": old.item_counts}
-    theirs = data.user.counts if side == "user" else data.item.counts
-    counts[side] = np.concatenate([counts[side][kept], theirs])[order]
-    return replace(
+    counts[side] = np.concatenate([counts[side][kept], folding.mine.counts])[order]
+    ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
+    parts = old.train, old.held_out, side, given, ids["user"], ids["item"]
+    new, draws = folding.fold_draws(measured.draws), old.draws
+    train: Any = partial(_join_train, *parts)
+    if old.model.responds:
+        train = train()
+        draws, new = _follow_ratings(old, given, train, new)
+    joined = replace(
         old,
         users=ids["user"],
         items=ids["item"],
-        draws=draws,
+        draws=JoinedDraws(draws, len(before), new, numbers),
         centre=centre,
         train=train,
         user_counts=counts["user"],
         item_counts=counts["item"],
-        held_out=held_out,
+        held_out=partial(_join_held_out, *parts),
     )
+    # what is known of rows that training has not seen does not come from such rows
+    joined.newcomers.unseen_rows = {side: measured}
+    return joined
 
 
-def _join_ratings(
-    old: Posterior, side: Name, given: Ratings, users: Ids, items: Ids
-) -> tuple[Ratings | None, Ratings | None]:
-    """Return what the users' rows rest on from now on, and what else was rated.
+def _follow_ratings(
+    old: Posterior, given: Ratings, train: Ratings | None, new: Mapping[str, Any]
+) -> tuple[Arrays, dict[str, Any]]:
+    """Return draws whose parameters of single ratings are those of ``train``, and new rows.
 
-    Earlier ratings of users who are known anew no longer count, but were given all the same. The
-    ratings of new items did not change the users' rows. Without the training ratings, what others
-    have rated remains unknown.
+    ``new`` has the parameters of the ratings that were given, besides the rows.
     """
-    train, held_out = old.train, old.held_out
-    if train is None:
-        return None, merge_ratings([held_out], users, items)
-    if side == "item":
-        return train.onto(users, items), merge_ratings([held_out, given], users, items)
-    again = np.zeros(len(old.users) + 1, bool)  # the last is for those who are new
-    again[old.users.index(given.users.values)] = True
-    anew = again[:-1][train.by_user.row_index]
-    earlier = train.select(anew) if anew.any() else None
-    rest = train.select(~anew) if anew.any() else train
-    return merge_ratings([rest, given], users, items), merge_ratings(
-        [held_out, earlier], users, items
-    )
+    draws = follow(old.draws, old.train, train)
+    rows = {name: values for name, values in new.items() if not is_by_rating(name)}
+    if train is not None and len(rows) < len(new):
+        at = positions(given, train)
+        for name in new.keys() - rows.keys():
+            draws[name][:, at] = new[name]
+    return draws, rows
 
 
-def _fold_rows(
-    model: Model,
-    state: State,
-    data: Data,
+def _join_train(
+    train: Ratings | None,
+    held_out: Ratings | None,
     side: Name,
-    draws: Draws,
-    kind: Kind,
-    prior: NewRows,
-    added: list[Array] | None = None,
-) -> dict[str, Array]:
-    """Return the new rows of one state, by the names of their arrays.
+    given: Ratings,
+    users: Ids,
+    items: Ids,
+) -> Ratings | None:
+    """Return what the users' rows rest on from now on.
 
-    A row is the mean of its conditional; what a draw adds to it is kept apart as its noise, so that
-    means over draws are free of it. At a MAP estimate every rating weighs the same, as when it was
-    made.
+    Earlier ratings of users who are known anew no longer count. The ratings of new items did not
+    change the users' rows.
     """
-    model, state = at_point(model, state) if kind == "point" else (model, state)
-    state = begin_rows(model, data, state, side)
-    mine, new, me, others = _start_rows(model, state, data, side, prior)
-    size = model.size
-    settle_scales(model, data, mine, new, draws, kind, added)
-    means, noise = _Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
-    if kind == "draw":
-        update_rows(model, mine, me, others, new, Sampling(last_round(draws, model)))
-        noise = me.x[:, :size].copy()
-    update_rows(model, mine, me, others, new, means)
-    if kind == "draw":
-        noise -= me.x[:, :size]
-    rows: dict[str, Array] = {
-        f"{side}.x": me.x[:, :size],
-        f"{side}.alpha": me.alpha,
-        f"{side}.scale": me.scale,
-        f"{side}.noise": noise,
-        f"{side}.query": np.zeros(len(me.x)),
-        f"{side}.newness": prior.newness(mine.counts, others.x[:, :size], means.cov.own),
-    }
-    theirs = data.item if side == "user" else data.user
-    rows.update(_draw_columns(model, theirs, others, len(me.x), draws, kind))
-    return rows | row_parameters(new, side)
+    if train is None:
+        return None
+    if side == "item":
+        return train.onto(users, items)
+    anew = _find_again(train, given)
+    return merge_ratings([train.select(~anew) if anew.any() else train, given], users, items)
 
 
-def at_point(model: Model, state: State) -> tuple[Model, State]:
-    """Return model and state of a MAP estimate: every rating weighs the same."""
-    user, item = (replace(s, alpha=np.ones(len(s.x))) for s in (state.user, state.item))
-    return replace(model, precision="constant"), replace(state, user=user, item=item)
+def _join_held_out(
+    train: Ratings | None,
+    held_out: Ratings | None,
+    side: Name,
+    given: Ratings,
+    users: Ids,
+    items: Ids,
+) -> Ratings | None:
+    """Return what else was rated: of users who are known anew, their earlier ratings too.
 
-
-def settle_scales(
-    model: Model,
-    data: Data,
-    mine: SideData,
-    new: State,
-    draws: Draws,
-    kind: Kind,
-    added: list[Array] | None = None,
-) -> None:
-    """Draw the precisions of rows whose prior is known, or update their means.
-
-    ``added`` is what the model's effects add to the ratings, if these are not to be drawn.
+    Without the training ratings, what others have rated remains unknown.
     """
-    if kind == "mean":
-        _update_means(model, mine, new)
-    elif kind == "draw":
-        _draw_scales(model, data, mine, new, draws, added)
+    if train is None:
+        return merge_ratings([held_out], users, items)
+    if side == "item":
+        return merge_ratings([held_out, given], users, items)
+    anew = _find_again(train, given)
+    earlier = train.select(anew) if anew.any() else None
+    return merge_ratings([held_out, earlier], users, items)
 
 
-def _draw_columns(
-    model: Model, data: SideData, others: Side, rows: int, draws: Draws, kind: Kind
-) -> dict[str, Array]:
-    """W of new rows in the rated-set designs of the other side: nothing is known of it."""
-    first, out = model.first_shifted, {}
-    for number, shift in enumerate(others.shifts):
-        if data.matrices[number].rows is not None:
-            continue  # its columns are not the rows of this side
-        W = np.tile(shift.mu, (rows, 1))
+def _find_again(train: Ratings, given: Ratings) -> NDArray[np.bool_]:
+    """Tell which training ratings are of users who are given anew."""
+    again = np.zeros(train.n_users + 1, bool)  # the last is for those who are new
+    again[train.users.index(given.users.values)] = True
+    return np.asarray(again[:-1][train.by_user.row_index])
+
+
+class _Folding:
+    """New rows of one side, given what is known of the other side in each draw."""
+
+    def __init__(self, old: Posterior, side: Name, given: Ratings, rated: Index, seed: int) -> None:
+        """``given`` are ratings of the new rows, and ``rated`` the others that these have rated."""
+        self.old, self.side, self.model, self.seed = old, side, old.model, seed
+        self.other: Name = "item" if side == "user" else "user"
+        self.rated: Any = rated
+        if old.model.responds:  # effects and the likelihood know the others by their numbers
+            self.rated = slice(None)
+            others = old.ids(self.other)
+            given = _by(side, _by(side, given).onto(_by(side, given).users, others))
+        self.data = Data.of(given, old.model, old.mean)
+        self.mine, self.theirs = self.data.user, self.data.item
+        if side == "item":
+            self.mine, self.theirs = self.theirs, self.mine
+
+    def fold_draws(self, prior: NewRows) -> dict[str, Any]:
+        """Return the new rows of all draws by the names of their arrays: (draw, row, ...).
+
+        Arrays that few ask for may be functions of nothing.
+        """
+        old = self.old
+        if old.is_point or self.model.responds:
+            kind: Kind = "point" if old.is_point else "draw"
+            each = [
+                self.fold(old.draws, k, begin_draws(old, self.seed, k + 1), kind, prior)
+                for k in range(len(old))
+            ]
+            return {name: np.stack([new[name] for new in each]) for name in each[0]}
+        rows = len(self.mine.counts)
+        together = max(1, min(MOST_RATINGS // max(self.data.size, 1), MOST_ROWS // max(rows, 1)))
+        spans = [
+            slice(begin, min(begin + together, len(old))) for begin in range(0, len(old), together)
+        ]
+        parts = [self._fold_stack(span, prior.take(span)) for span in spans]
+        found: dict[str, Any] = {
+            f"{self.side}.{name}": np.concatenate([part[name] for part in parts])
+            for name in parts[0]
+        }
+        shape = len(old), rows
+        found[f"{self.side}.scale"] = np.ones(shape, np.float32)
+        found[f"{self.side}.query"] = np.zeros(shape, np.float32)
+        for number in self._rated_sets():
+            found[f"{self.other}.{shift_names(number)['W']}"] = partial(self._draw_columns, number)
+        return found
+
+    def _fold_stack(self, span: slice, prior: NewRows) -> dict[str, NDArray[np.float32]]:
+        """Return the new rows of some draws."""
+        times, rows, size = span.stop - span.start, len(self.mine.counts), self.model.size
+        draws, other = self.old.draws, self.other
+        x = np.zeros((times, len(self.rated), padded(size + 1)))
+        for part in ("x", "noise"):
+            if f"{other}.{part}" in draws:
+                x[..., :size] += np.take(draws[f"{other}.{part}"][span], self.rated, axis=1)
+        beta = np.take(draws[f"{other}.alpha"][span], self.rated, axis=1).astype(float).ravel()
+        others = OtherSide.of(x.reshape(len(beta), -1), beta, POINTS)
+        observed = repeat(self.mine.observed, times, len(self.rated))
+        priors = prior.priors(pattern(observed), _add_given(self.mine, prior.W), self.rated)
+        groups = len(priors.counts)
+        stacked = StackedRows(
+            observed,
+            others,
+            draws["tau"][span, 0].astype(float),
+            self.mine.counts,
+            (np.arange(times)[:, None] * groups + priors.group).ravel(),
+            priors.precision.reshape(times * groups, -1),
+            priors.linear.reshape(times * rows, size),
+        )
+        first = begin_draws(self.old, self.seed, span.start + 1)
+        own = StackedDraws(first.seed, first.chain, first.sweep, each=rows)
+        traces = priors.traces(prior).reshape(times * groups, -1)
+        found = draw_stacked_rows(self.model, self.side, stacked, traces, own, ROUNDS)
+        return {
+            name: array.astype(np.float32).reshape(times, rows, *array.shape[1:])
+            for name, array in zip(("x", "noise", "alpha", "newness"), found, strict=True)
+        }
+
+    def fold(
+        self, arrays: Arrays, number: int, draws: Draws, kind: Kind, prior: NewRows
+    ) -> dict[str, NDArray[np.float32]]:
+        """Return the new rows of one draw, by the names of their arrays.
+
+        A row is the mean of its conditional; what a draw adds to it is kept apart as its noise, so
+        that means over draws are free of it. At a MAP estimate every rating weighs the same, as
+        when it was made.
+        """
+        size, side = self.model.size, self.side
+        model, state = self.model, self._take_state(arrays, number)
+        if kind == "point":
+            model, state = at_point(model, state)
+        added = known_additions(self.old, self.data, state, side)
+        state = begin_rows(model, self.data, state, side)
+        found = _start_rows(model, state, self.mine, prior.take(number), self.rated)
+        mine, new, me, others, traces = found
+        settle_scales(model, self.data, mine, new, draws, kind, added)
+        means, noise = Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
         if kind == "draw":
-            half = np.linalg.cholesky(np.linalg.inv(shift.Lambda[first:, first:]))
-            own = stream(draws, None, "fold_in_W", number).normals(rows, model.size - first)
+            update_rows(model, mine, me, others, new, Sampling(last_round(draws, model)))
+            noise = me.x[:, :size].copy()
+        update_rows(model, mine, me, others, new, means)
+        if kind == "draw":
+            noise -= me.x[:, :size]
+        rows: dict[str, Array] = {
+            f"{side}.x": me.x[:, :size],
+            f"{side}.alpha": me.alpha,
+            f"{side}.scale": me.scale,
+            f"{side}.noise": noise,
+            f"{side}.query": np.zeros(len(me.x)),
+            f"{side}.newness": np.einsum("ic,ic->i", traces, means.cov.own),
+        }
+        for k in self._rated_sets():
+            name = f"{self.other}.{shift_names(k)['W']}"
+            rows[name] = self._draw_column(arrays, number, k, draws, kind)
+        rows |= row_parameters(new, side)
+        return {name: values.astype(kept_as(name)) for name, values in rows.items()}
+
+    def _take_state(self, arrays: Arrays, number: int) -> State:
+        """Return one draw, all of it drawn: of one side nobody, of the other who was rated."""
+        shared = "tau", "sweep", "effect ", LIKELIHOOD
+        keys = [key for key in arrays if key.startswith(shared)]
+        found: dict[str, Any] = {key: arrays[key][number] for key in keys}
+        for name in SIDES:
+            found |= {key: arrays[key][number] for key in (f"{name}.mu", f"{name}.Lambda")}
+            for part, shape in (("x", (0, self.model.size)), ("alpha", 0), ("scale", 0)):
+                found[f"{name}.{part}"] = np.zeros(shape)
+        for part in ("x", "alpha", "scale"):
+            key = f"{self.other}.{part}"
+            found[key] = arrays[key][number][self.rated].astype(float)
+        if f"{self.other}.noise" in arrays:
+            found[f"{self.other}.x"] += arrays[f"{self.other}.noise"][number][self.rated]
+        return from_arrays(found)
+
+    def _rated_sets(self) -> list[int]:
+        """Return the designs of the other side that have a column for each row of this side."""
+        return [k for k, matrix in enumerate(self.theirs.matrices) if matrix.rows is None]
+
+    def _draw_columns(self, design: int) -> NDArray[np.float32]:
+        """Return W of the new rows in a rated-set design of the other side, for all draws."""
+        old = self.old
+        return np.stack([
+            self._draw_column(old.draws, k, design, begin_draws(old, self.seed, k + 1), "draw")
+            for k in range(len(old))
+        ]).astype(np.float32)  # fmt: skip
+
+    def _draw_column(
+        self, arrays: Arrays, number: int, design: int, draws: Draws, kind: Kind
+    ) -> Array:
+        """Return W of the new rows in one draw: nothing is known of it."""
+        rows, first, names = len(self.mine.counts), self.model.first_shifted, shift_names(design)
+        mu, Lambda = (
+            arrays[f"{self.other}.{names[part]}"][number].astype(float) for part in ("mu", "Lambda")
+        )
+        W = np.tile(mu, (rows, 1))
+        if kind == "draw":
+            half = np.linalg.cholesky(np.linalg.inv(Lambda[first:, first:]))
+            own = stream(draws, None, "fold_in_W", design).normals(rows, self.model.size - first)
             W[:, first:] += own @ half.T
-        out[f"{data.name}.{shift_names(number)['W']}"] = W
-    return out
+        return W

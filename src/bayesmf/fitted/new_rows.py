@@ -30,10 +30,10 @@ what the rated sets add: of a newcomer these are not known. It is the regression
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,13 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from bayesmf.kernels.designs import Sparse, offsets
 from bayesmf.kernels.reduce import weighted_moments
-from bayesmf.model.conditionals import trace_with
 from bayesmf.model.data import RowPriors
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PRIOR_COUNT = 5.0  # K: raters that an item has besides its own, all like the mean user
 DENSE = 2000  # columns of given designs, up to which their square matrix is computed
+MOST_KEPT = 64  # arrays for numbers of ratings
 MARGIN = 1.05  # by which what q tells of S stays below all that there is to tell
 
 
@@ -63,6 +63,26 @@ class Rated:
     def other_counts(self) -> Counts:
         """The ratings of each row of the other side."""
         return np.asarray(np.diff(self.by_other.starts))
+
+
+class GroupPriors(NamedTuple):
+    """The priors of rows, which rows with as many ratings share but for their linear terms.
+
+    Those of many draws have the draw as their first axis.
+    """
+
+    counts: Counts  # of each group: ratings of its rows
+    group: NDArray[np.int64]  # of each row
+    precision: Array  # of each group: lower triangles row by row
+    linear: Array  # of each row
+
+    def by_row(self) -> RowPriors:
+        """The same for each row by itself."""
+        return RowPriors(self.precision[..., self.group, :], self.linear)
+
+    def traces(self, prior: NewRows) -> Array:
+        """T_g of each group, by which its rows are new."""
+        return np.stack([prior.newness(count) for count in self.counts.tolist()], axis=-2)
 
 
 @dataclass(frozen=True)
@@ -83,12 +103,14 @@ class NewRows:
     between: Array  # C_q
     within: Array  # C_w
     W: Array  # one row for each column of given designs
+    asked: Array  # M
 
     @classmethod
     def of(
         cls,
         rows: Array,
         rated: Rated,
+        others: Array,
         prior_cov: Array,
         power: float = 1.0,
         cov: Array | None = None,
@@ -96,7 +118,8 @@ class NewRows:
     ) -> NewRows:
         """Measure the rows S of a draw; weights are n_i^power.
 
-        ``given`` is the sparse matrix X of given designs, if there are any.
+        ``others`` are the rows (bias, T_j) of the other side, and ``given`` is the sparse matrix X
+        of given designs, if there are any.
 
         ``prior_cov`` is the covariance of the model's prior. It counts as much as there are
         columns, so that few rows leave a newcomer in doubt. ``cov`` is C_S, if rows are means and
@@ -126,10 +149,26 @@ class NewRows:
         cross = second[:size, size:]
         scatter = second[size:, size:] - float(weight @ each) * within
         between = _between(cov, cross, scatter, within)
-        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within, W)
+        asked = (raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
+        return cls(rated, mean, cov, raters, told, told_mean, cross, between, within, W, asked)
+
+    @cached_property
+    def _kept(self) -> dict[tuple[str, int], Array]:
+        """What was computed for numbers of ratings, for those who come next with as many."""
+        return {}
+
+    def _once(self, what: str, count: int, compute: Callable[[int], Array]) -> Array:
+        if (what, count) not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[what, count] = compute(count)
+        return self._kept[what, count]
 
     def gain(self, count: int) -> Array:
         """H_g: what a row's mean of Q_k over so many ratings says of the row."""
+        return self._once("gain", count, self._gain)
+
+    def _gain(self, count: int) -> Array:
         if not count or not self.cross.any():
             return np.zeros_like(self.cross)
         return np.asarray(np.linalg.solve(self.between + self.within / count, self.cross.mT).mT)
@@ -137,6 +176,28 @@ class NewRows:
     def remainder(self, count: int) -> Array:
         """R_g: the covariance that is left."""
         return np.asarray(self.cov - self.gain(count) @ self.cross.mT)
+
+    def precision(self, count: int) -> Array:
+        """R_g^-1."""
+        return self._once("precision", count, self._precision)
+
+    def _precision(self, count: int) -> Array:
+        return np.asarray(np.linalg.inv(self.remainder(count)))
+
+    def newness(self, count: int) -> Array:
+        """T_g: tr(T_g P^-1) is how much of b_j a row with so many ratings has.
+
+        It is a lower triangle with twice what is beside the diagonal.
+        """
+        return self._once("newness", count, self._newness)
+
+    def _newness(self, count: int) -> Array:
+        rows, columns = np.tril_indices(self.mean.shape[-1])
+        whole = np.trace(self.gain(1) @ self.asked, axis1=-2, axis2=-1)
+        share = np.where(whole > 0, 1 / np.where(whole > 0, whole, 1.0), 0.0) / (count + 1)
+        part = self.precision(count) @ self.gain(count + 1) @ self.asked
+        both = (part + part.mT)[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
+        return np.asarray(both * share[..., None])
 
     def means(self, count: int, sums: Array, asked: int = 0) -> Array:
         """a_g(s) for rows of so many ratings, one more if an item is ``asked`` about."""
@@ -153,35 +214,44 @@ class NewRows:
         """b_j for every row (bias, T_j) of the other side."""
         return np.asarray(np.einsum("ja,ja->j", _with_one(others), self.raters @ self.gain(1).T))
 
-    def sums(self, by_row: Sparse) -> Array:
-        """The sum of Q_k over what each of some rows rated."""
-        return _sums(by_row, self.raters, np.ones(len(by_row.starts) - 1))
+    def sums(self, by_row: Sparse, rated: Any = slice(None)) -> Array:
+        """The sum of Q_k over what each of some rows rated; ``by_row`` may number only ``rated``.
 
-    def priors(self, by_row: Sparse, added: Array) -> RowPriors:
+        Of many draws, ``by_row`` has the same rows in each draw, draw after draw, and so have the
+        sums.
+        """
+        raters = np.asarray(self.raters[..., rated, :], float)
+        return _sums(by_row, raters.reshape(-1, raters.shape[-1]), np.ones(len(by_row.starts) - 1))
+
+    def priors(self, by_row: Sparse, added: Array, rated: Any = slice(None)) -> GroupPriors:
         """The priors of rows with these ratings, asked about an item.
 
-        ``added`` is what designs that do not depend on ratings add to each row.
+        ``added`` is what designs that do not depend on ratings add to each row. ``by_row`` and
+        ``rated`` are those of ``sums``.
         """
-        return self._priors(np.diff(by_row.starts), self.sums(by_row), 1, added)
+        sums = self.sums(by_row, rated).reshape(added.shape)
+        counts = np.diff(by_row.starts[: added.shape[-2] + 1])
+        return self._priors(counts, sums, 1, added)
 
     def known_priors(self, counts: Counts, sums: Array, added: Array) -> RowPriors:
         """The priors of rows of training: so many ratings, whose Q_k have these sums."""
-        return self._priors(counts, sums, 0, added)
+        return self._priors(counts, sums, 0, added).by_row()
 
     def told_sums(self, rows: Any = slice(None)) -> Array:
         """The sum of Q_k over what rows of training rated, each without the row's own part."""
         return np.asarray(self.rated.counts[rows][:, None] * self.told[..., rows, :].astype(float))
 
-    def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> RowPriors:
+    def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> GroupPriors:
         rows, columns = np.tril_indices(self.mean.shape[-1])
-        precision, linear = np.empty((*sums.shape[:-1], len(rows))), np.empty_like(sums)
-        for count in np.unique(counts):
-            mine = counts == count
-            inverse = np.linalg.inv(self.remainder(int(count)))
-            precision[..., mine, :] = inverse[..., None, rows, columns]
-            means = self.means(int(count), sums[..., mine, :], asked) + added[..., mine, :]
+        distinct, group = np.unique(counts, return_inverse=True)
+        found, linear = [], np.empty_like(sums)
+        for count in distinct.tolist():
+            mine = counts == count if len(distinct) > 1 else slice(None)
+            inverse = self.precision(count)
+            found.append(inverse[..., rows, columns])
+            means = self.means(count, sums[..., mine, :], asked) + added[..., mine, :]
             linear[..., mine, :] = means @ inverse
-        return RowPriors(precision, linear)
+        return GroupPriors(distinct, group, np.stack(found, axis=-2), linear)
 
     @classmethod
     def stack(cls, draws: Iterable[NewRows]) -> NewRows:
@@ -194,26 +264,13 @@ class NewRows:
         rated = found.pop("rated")[0]
         return cls(rated, **{name: np.stack(values) for name, values in found.items()})
 
-    def take(self, span: slice) -> NewRows:
-        """Return some of the draws that were joined."""
+    def take(self, span: slice | int) -> NewRows:
+        """Return some of the draws that were joined, or one of them alone."""
+        if span == slice(0, len(self.mean)):
+            return self
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         rated = parts.pop("rated")
         return NewRows(rated, **{name: values[span] for name, values in parts.items()})
-
-    def newness(self, counts: Counts, others: Array, covs: Array) -> Array:
-        """How much of b_j rows with so many ratings have.
-
-        ``others`` are the rows of the other side, ``covs`` the covariances P^-1 of the new rows as
-        lower triangles.
-        """
-        m = self.rated.other_counts
-        M = (self.raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
-        whole, out = float(np.trace(self.gain(1) @ M)), np.zeros(len(counts))
-        for count in np.unique(counts) if whole > 0 else ():
-            mine = counts == count
-            part = np.linalg.solve(self.remainder(int(count)), self.gain(int(count) + 1) @ M)
-            out[mine] = trace_with((part + part.T) / 2, covs[mine]) / ((count + 1) * whole)
-        return out
 
 
 def _regress(X: Any, rows: Array, weight: Array, count: int) -> Array:

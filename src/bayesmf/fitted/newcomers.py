@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,8 +25,8 @@ Arrays = Mapping[str, NDArray[np.float32]]
 POWER = 0.5  # of the numbers of ratings of training's rows: their weights, chosen on validation
 
 
-class KnownRows(NamedTuple):
-    """What all draws, and the centre if there is one, say of rows of training."""
+class Measured(NamedTuple):
+    """What all draws, and the centre if there is one, say of the rows of a side."""
 
     draws: NewRows
     centre: NewRows | None
@@ -58,11 +59,12 @@ class Newcomers:
         model: Model,
         ids: Mapping[Name, Ids],
         counts: Mapping[Name, NDArray[np.int64]],
-        train: Ratings | None,
+        train: Callable[[], Ratings | None],
     ) -> None:
         self.model, self.ids, self.counts, self.train = model, ids, counts, train
         self._found: dict[int, Arrays] = {}  # by the number of draws, which a centre has one of
-        self.known_rows: dict[Name, KnownRows] = {}  # a posterior that is updated hands it on
+        self.known_rows: dict[Name, Measured] = {}  # a posterior that is updated hands it on
+        self.unseen_rows: dict[Name, Measured] = {}  # and this, one that takes in rows
 
     def add_to(self, draws: Arrays) -> Arrays:
         """Draws with the moments of a stranger, and b_j and newness of all rows."""
@@ -105,32 +107,49 @@ class Newcomers:
     ) -> NewRows:
         """What one draw says of new users (or items); ``cov``, ``power``: see ``NewRows.of``."""
         rows, given = drawn_rows(draws, number, name), self.given_matrix[name]
+        others = drawn_rows(draws, number, "item" if name == "user" else "user")
         prior_cov = np.linalg.inv(draws[f"{name}.Lambda"][number].astype(float))
-        return NewRows.of(rows, self.rated[name], prior_cov, power, cov, given)
+        return NewRows.of(rows, self.rated[name], others, prior_cov, power, cov, given)
 
-    def measure_known_rows(self, draws: Arrays, centre: Arrays | None, name: Name) -> KnownRows:
+    def measure_known_rows(self, draws: Arrays, centre: Arrays | None, name: Name) -> Measured:
         """Measure the prior of rows of training on every draw, and on the centre; only once."""
         if name not in self.known_rows:
-            numbers, middle = range(len(draws["tau"])), None
-            found = NewRows.stack(self.new_rows(draws, k, name, power=POWER) for k in numbers)
-            if centre is not None:
-                one = {key: values[None] for key, values in centre.items()}
-                scatter = found.cov.mean(axis=0)
-                middle = NewRows.stack([self.new_rows(one, 0, name, scatter, POWER)])
-            self.known_rows[name] = KnownRows(found, middle)
+            self.known_rows[name] = self._measure_all(draws, centre, name, POWER, True)
         return self.known_rows[name]
+
+    def measure_unseen_rows(self, draws: Arrays, centre: Arrays | None, name: Name) -> Measured:
+        """Measure the prior of rows that training has not seen in the same way; only once."""
+        if name not in self.unseen_rows:
+            self.unseen_rows[name] = self._measure_all(draws, centre, name, 1.0, False)
+        return self.unseen_rows[name]
+
+    def _measure_all(
+        self, draws: Arrays, centre: Arrays | None, name: Name, power: float, told: bool
+    ) -> Measured:
+        """Measure every draw, and the centre; ``told`` tells whether q_i is kept."""
+
+        def measure(arrays: Arrays, number: int, cov: Array | None = None) -> NewRows:
+            found = self.new_rows(arrays, number, name, cov, power)
+            return found if told else replace(found, told=found.told[:0])
+
+        found = NewRows.stack(measure(draws, number) for number in range(len(draws["tau"])))
+        if centre is None:
+            return Measured(found, None)
+        one = {key: values[None] for key, values in centre.items()}
+        return Measured(found, NewRows.stack([measure(one, 0, found.cov.mean(axis=0))]))
 
     @cached_property
     def rated(self) -> dict[Name, Rated]:
         """What training rated, by side; where that is not at hand, only how much."""
-        if self.train is None:
+        train = self.train()
+        if train is None:
             nothing = np.empty(0, np.int32)
             user, item = (
                 frozen(Sparse(np.zeros(len(self.ids[name]) + 1, np.int64), nothing, np.empty(0)))
                 for name in SIDES
             )
         else:
-            rows = self.train.by_user, self.train.by_item
+            rows = train.by_user, train.by_item
             user, item = (Sparse(side.starts, side.index) for side in rows)
         return {
             "user": Rated(user, item, self.counts["user"]),

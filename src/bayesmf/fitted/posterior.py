@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
-from bayesmf.fitted.store.kept import kept_as
+from bayesmf.fitted.store.kept import Deferred, kept_as, put_arrays, take_rows
 from bayesmf.kernels.reduce import predict
 from bayesmf.model.data import count_weights
 from bayesmf.model.designs import SIDES, Name
@@ -30,6 +30,7 @@ Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
 MOST_LEVELS = 1000  # steps of a scale whose ratings have a probability each
+BY_ROW = ("x", "noise", "alpha", "newness", "query")  # what a prediction asks of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class Posterior:
     user_counts: NDArray[np.int64]  # training ratings of each
     item_counts: NDArray[np.int64]
     centre: Mapping[str, NDArray[np.float32]] | None = None
-    train: Ratings | None = None  # what the users' rows were learned from; None: not at hand
-    held_out: Ratings | None = None  # what else was rated: test, validation, items folded in
+    train: Deferred[Ratings] = Deferred()  # what users' rows were learned from; None: not at hand
+    held_out: Deferred[Ratings] = Deferred()  # what else was rated: test, validation, new items
     updates: int = 0  # that it has had; each has random numbers of its own
 
     @classmethod
@@ -174,6 +175,9 @@ class Posterior:
         if any((index < 0).any() for index in rows.values()):
             draws = self.newcomers.add_to(draws)
         sizes = {name: len(self.ids(name)) for name in SIDES}
+        for name in SIDES:
+            if len(cells.user) < sizes[name] // 4:  # a copy of so few rows is soon made
+                draws, rows[name], sizes[name] = _narrow(draws, name, rows[name])
         # nobody known stands behind all rows, then the strangers with attributes
         found = {n: np.where(rows[n] < 0, sizes[n] - 1 - rows[n], rows[n]) for n in SIDES}
         plain = cells.plain()
@@ -309,8 +313,8 @@ class Posterior:
         """The same without what it says that somebody rates an item: nobody has chosen to yet."""
         whole = self.complete()
 
-        def silent(arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-            return {key: 0 * v if key.endswith(".query") else v for key, v in arrays.items()}
+        def silent(arrays: Mapping[str, NDArray[np.float32]]) -> Mapping[str, NDArray[np.float32]]:
+            return put_arrays(arrays, {k: 0 * arrays[k] for k in arrays if k.endswith(".query")})
 
         centre = None if whole.centre is None else silent(whole.centre)
         return replace(whole, draws=silent(whole.draws), centre=centre)
@@ -320,7 +324,7 @@ class Posterior:
         """What the draws say of users and items that are not in them."""
         ids = {name: self.ids(name) for name in SIDES}
         counts = {name: self.counts(name) for name in SIDES}
-        return Newcomers(self.model, ids, counts, self.train)
+        return Newcomers(self.model, ids, counts, partial(getattr, self, "train"))
 
     def probabilities(self, cells: Cells) -> Array:
         """P(rating = r) for every r of a scale with steps, pair by pair; a mixture over draws."""
@@ -402,10 +406,26 @@ def parameters_of(
 ) -> dict[str, NDArray[np.float64]]:
     """The parameters of an effect or of the likelihood in one draw, by their own names."""
     return {
-        name.removeprefix(start): values[number].astype(float)
-        for name, values in draws.items()
+        name.removeprefix(start): draws[name][number].astype(float)
+        for name in draws
         if name.startswith(start)
     }
+
+
+def _narrow(
+    draws: Mapping[str, NDArray[np.float32]], name: Name, rows: Index
+) -> tuple[Mapping[str, NDArray[np.float32]], Index, int]:
+    """Draws with no more rows of one side than are asked for, where these are, and how many.
+
+    Strangers keep their numbers.
+    """
+    known, numbers = rows >= 0, rows.copy()
+    distinct, numbers[known] = np.unique(rows[known], return_inverse=True)
+    if not len(distinct):
+        distinct = np.zeros(1, np.int32)  # no side is empty
+    keys = [key for part in BY_ROW if (key := f"{name}.{part}") in draws]
+    few = {key: take_rows(draws, key, distinct) for key in keys}
+    return put_arrays(draws, few), numbers, len(distinct)
 
 
 def _behind(values: NDArray[Any], rows: int, value: float) -> NDArray[Any]:

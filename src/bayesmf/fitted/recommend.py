@@ -17,6 +17,7 @@ from bayesmf.data.pairs import Cells, Pairs, ids_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.store.kept import take_rows
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Name
 from bayesmf.random.draws import Draws
@@ -68,8 +69,8 @@ class Asked(NamedTuple):
         name, unknown, named = self.name, self.row == -1, self.row < -1
         numbers = -2 - self.row[named]
         given = self.given[numbers] if named.any() else None
-        for number, x in enumerate(draws[f"{name}.x"]):
-            values = x[np.maximum(self.row, -1)]
+        for number in range(len(draws["tau"])):
+            values = take_rows(draws, f"{name}.x", np.maximum(self.row, -1), number)
             if unknown.any():
                 values[unknown] = draws[f"{name}.new_mean"][number]
             if named.any():
@@ -81,7 +82,7 @@ class Asked(NamedTuple):
         """What a draw would add to rows that are means; None if there are none of these."""
         if f"{self.name}.noise" not in draws:
             return None
-        values: Floats = draws[f"{self.name}.noise"][number][np.maximum(self.row, -1)]
+        values = take_rows(draws, f"{self.name}.noise", np.maximum(self.row, -1), number)
         values[self.row < 0] = 0.0
         return values
 
@@ -288,7 +289,7 @@ def _widen(draws: Mapping[str, Floats], asked: Asked, with_noise: bool) -> Float
     The product of two such rows is the sum of the predictions of all draws. What it says that
     somebody chooses to rate an item is no part of it: nobody has chosen yet.
     """
-    count, size = len(draws["tau"]), draws[f"{asked.name}.x"].shape[2]
+    count, size = len(draws["tau"]), draws[f"{asked.name}.mu"].shape[1]
     out = np.ones((len(asked.row), count, size + 1), np.float32)
     columns = [0, *range(2, size + 1)] if asked.name == "user" else range(1, size + 1)
     for k, values in enumerate(asked.means(draws)):

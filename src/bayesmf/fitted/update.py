@@ -37,10 +37,11 @@ from bayesmf.fitted.by_rating import (
     positions,
     row_parameters,
 )
-from bayesmf.fitted.fold_in import Kind, add_rows, at_point, begin_draws, last_round, settle_scales
+from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.new_rows import NewRows
-from bayesmf.fitted.newcomers import POWER, KnownRows
+from bayesmf.fitted.newcomers import POWER, Measured
 from bayesmf.fitted.posterior import Posterior, merge_ratings
+from bayesmf.fitted.settle import Kind, at_point, begin_draws, last_round, settle_scales
 from bayesmf.fitted.store.kept import Kept
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors, SideData
@@ -88,7 +89,7 @@ def _hand_on(old: Posterior, new: Posterior) -> Posterior:
     return new
 
 
-def _measure(old: Posterior, name: Name) -> KnownRows:
+def _measure(old: Posterior, name: Name) -> Measured:
     """Return what the posterior, or the one that it came from, says of rows of training."""
     return old.newcomers.measure_known_rows(old.draws, old.centre, name)
 

@@ -44,7 +44,7 @@ def add_weighted(observed, row, z, sums, width):
 
     The bias in the last column is no factor of its row, and stays as it is.
     """
-    last = len(width) - 1
+    last = LANES * len(width) - 1
     copies, targets, places = np.empty((PANEL, last + 1)), np.empty(PANEL), np.arange(PANEL)
     start, end = observed.starts[row], observed.starts[row + 1]
     while start < end:

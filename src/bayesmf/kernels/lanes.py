@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmf.kernels.inner import serial, subtract_1, subtract_4
+from bayesmf.kernels.inner import add_lanes, scale_column, serial, subtract_1, subtract_4
 from bayesmf.machine import LANES
+
+FOUR = 4  # rows that share what they read of another
 
 
 @serial
@@ -18,17 +20,15 @@ def cholesky(Q, size):
     for j in range(size):
         i = j
         while i + 4 <= size:  # four rows share what they read of row j
-            subtract_4(Q, i, j, j)
+            subtract_4(Q, i, j, 0, j, j)
             i += 4
         while i < size:
-            subtract_1(Q, i, j, j)
+            subtract_1(Q, i, j, 0, j, j)
             i += 1
         for lane in range(LANES):
             Q[j, j, lane] = np.sqrt(Q[j, j, lane])
             inverse[lane] = 1.0 / Q[j, j, lane]
-        for i in range(j + 1, size):
-            for lane in range(LANES):
-                Q[i, j, lane] *= inverse[lane]
+        scale_column(Q, j + 1, size, j, inverse)
 
 
 @serial
@@ -43,12 +43,18 @@ def solve_and_draw(Q, x, normals, size):
     for i in range(size):
         for lane in range(LANES):
             x[i, lane] += normals[i, lane]
+    solve_upper(Q, x, size)
+
+
+@serial
+def solve_upper(Q, x, size):
+    """Turns x into L^-T x, where Q holds L."""
+    minus, cells, L = np.empty(LANES), x.reshape(-1), Q.reshape(-1)
     for i in range(size - 1, -1, -1):
         for lane in range(LANES):
             x[i, lane] /= Q[i, i, lane]
-        for k in range(i):
-            for lane in range(LANES):
-                x[k, lane] -= Q[i, k, lane] * x[i, lane]
+            minus[lane] = -x[i, lane]
+        add_lanes(cells, 0, cells, 0, L, i * Q.shape[1], minus, i)
 
 
 @serial
@@ -77,3 +83,129 @@ def inverse(Q, R, out, size):
                 for lane in range(LANES):
                     out[cell, lane] += R[k, a, lane] * R[k, b, lane]
             cell += 1
+
+
+@serial
+def solve_row(Q, i, size):
+    """Turns row i of Q, which is beneath L, from q into L^-1 q."""
+    for j in range(size):
+        subtract_1(Q, i, j, 0, j, j)
+        for lane in range(LANES):
+            Q[i, j, lane] /= Q[j, j, lane]
+
+
+@serial
+def scale_rows(Q, first, end, factor, size):
+    """Multiplies the first ``size`` cells of some rows by those of ``factor``."""
+    rows = Q.reshape(len(Q), -1)  # loops over numbers of a row, from 0 on, become vectors
+    for i in range(first, end):
+        for n in range(size * LANES):
+            rows[i, n] *= factor[n]
+
+
+@serial
+def invert(Q, first, size):
+    """Fills X = L^-T into the rows of Q from ``first`` on, and turns L into L D, D_jj = 1 / L_jj.
+
+    X = Y D with Y_mj = (1 if j = m) - sum over m <= k < j of Y_mk L_jk / L_kk. There is room for a
+    whole number of fours of rows. All cells of these rows beside X become zero.
+    """
+    D, rows = np.empty(size * LANES), Q.reshape(len(Q), -1)
+    for j in range(size):
+        for lane in range(LANES):
+            D[j * LANES + lane] = 1.0 / Q[j, j, lane]
+    scale_rows(Q, 0, size, D, size)
+    for m in range(0, size, FOUR):
+        for i in range(first + m, first + m + FOUR):
+            for n in range(Q.shape[1] * LANES):
+                rows[i, n] = 0.0
+        for r in range(min(FOUR, size - m)):
+            for lane in range(LANES):
+                Q[first + m + r, m + r, lane] = 1.0
+        for j in range(m + 1, size):
+            subtract_4(Q, first + m, j, m, j, j)
+    scale_rows(Q, first, first + size, D, size)
+
+
+@serial
+def times_inverse(Q, first, j, column, size):
+    """Puts X times row j of Q, times -1, into a column of zeros beside X of ``invert``."""
+    for m in range(0, size, FOUR):
+        subtract_4(Q, first + m, j, m, size, column)
+
+
+@serial
+def trace_inverse(Q, first, T, totals, size):
+    """Fills ``totals`` with tr(T (L L')^-1) = sum of T_ab X_a'X_b, where X is of ``invert``.
+
+    T is a lower triangle row by row, with twice what is beside the diagonal. ``totals`` has one
+    cell of lanes for each column, whose sum is the trace. The X_a'X_b are beside X.
+    """
+    rows = Q.reshape(len(Q), -1)
+    totals[:] = 0.0
+    for m in range(0, size, FOUR):
+        for b in range(min(m + FOUR, size)):
+            subtract_4(Q, first + m, first + b, m, size, size + b)
+        for a in range(m, min(m + FOUR, size)):
+            products, weights = rows[first + a, size * LANES :], T[a * (a + 1) // 2 * LANES :]
+            for n in range((a + 1) * LANES):
+                totals[n] -= weights[n] * products[n]
+
+
+@serial
+def find_lanes(stack, batch, rows, groups):
+    """Fills ``rows`` and ``groups`` with those of a batch; returns whether groups have changed."""
+    changed = False
+    for lane in range(LANES):
+        rows[lane] = min(batch * LANES + lane, len(stack.weight) - 1)
+        group = stack.group[rows[lane]]
+        changed |= group != groups[lane]
+        groups[lane] = group
+    return changed
+
+
+@serial
+def gather(values, groups, out):
+    """Fills the flat ``out`` with the values of the group of each lane."""
+    for cell in range(values.shape[1]):
+        for lane in range(LANES):
+            out[cell * LANES + lane] = values[groups[lane], cell]
+
+
+@serial
+def fill_stack(stack, batch, rows, precision, Q, size):
+    """Fills Q with the precisions of a batch, and its row ``size`` with the linear terms.
+
+    ``precision`` is flat, as the sums of the batch are: triangles row by row, all lanes of a cell.
+    """
+    A, w, flat, width = stack.sums[batch], np.empty(LANES), Q.reshape(-1), Q.shape[1]
+    for lane in range(LANES):
+        w[lane] = stack.weight[rows[lane]]
+        for a in range(size):
+            Q[size, a, lane] = stack.linear[rows[lane], a]
+    for a in range(size):
+        cell = a * (a + 1) // 2
+        add_lanes(flat, a * width, precision, cell, A, cell, w, a + 1)
+    cell = size * (size + 1) // 2
+    add_lanes(flat, size * width, flat, size * width, A, cell, w, size)
+
+
+@serial
+def store_errors(A, x, slopes, rows, errors, size):
+    """Stores x'A x - 2 x'h + the sum of squared targets, of each row of a batch.
+
+    A, with h as its last row, is flat as that of ``fill_stack``; so are x and ``slopes``.
+    """
+    twice, last = np.empty(LANES), size * (size + 1) // 2
+    for a in range(size):
+        cell = a * (a + 1) // 2
+        for lane in range(LANES):
+            n = a * LANES + lane
+            slopes[n] = A[cell * LANES + n] * x[n] - 2.0 * A[last * LANES + n]
+            twice[lane] = 2.0 * x[n]
+        add_lanes(slopes, 0, slopes, 0, A, cell, twice, a)
+    for lane in range(LANES):
+        total = A[(last + size) * LANES + lane]
+        for a in range(size):
+            total += x[a * LANES + lane] * slopes[a * LANES + lane]
+        errors[rows[lane]] = max(total, 0.0)

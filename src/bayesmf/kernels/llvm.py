@@ -166,33 +166,39 @@ def everywhere(builder, value, vector):
     return builder.shuffle_vector(one, empty, same)
 
 
+VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+
+
+def _lanes_at(context, builder, kind, value, row, column=None):
+    """Returns a pointer to the lanes of a cell, or of a row of lanes, as one vector."""
+    array = context.make_array(kind)(context, builder, value)
+    if column is not None:
+        row = builder.add(builder.mul(row, builder.extract_value(array.shape, 1)), column)
+    start = builder.gep(array.data, [builder.mul(row, ir.Constant(row.type, LANES))], inbounds=True)
+    return builder.bitcast(start, VECTOR.as_pointer())
+
+
 def _subtract_products(count: int):
     """Returns an intrinsic that works on ``count`` rows r at once.
 
-    Q[i + r, n, :] -= sum over k < n of Q[i + r, k, :] Q[j, k, :]
+    Q[i + r, n, :] -= sum over first <= k < end of Q[i + r, k, :] Q[j, k, :]
     """
 
     @intrinsic
-    def subtract(typingctx, Q, i, j, n):
-        signature = types.void(Q, types.intp, types.intp, types.intp)
+    def subtract(typingctx, Q, i, j, first, end, n):
+        signature = types.void(Q, *[types.intp] * 5)
 
         def codegen(context, builder, signature, args):
-            array = context.make_array(signature.args[0])(context, builder, args[0])
-            i, j, n = args[1:]
-            width = builder.extract_value(array.shape, 1)
-            vector = ir.VectorType(ir.DoubleType(), LANES)
+            i, j, first, end, n = args[1:]
 
             def pointer(row, column):
-                cell = builder.add(builder.mul(row, width), column)
-                at = builder.mul(cell, ir.Constant(cell.type, LANES))
-                start = builder.gep(array.data, [at], inbounds=True)
-                return builder.bitcast(start, vector.as_pointer())
+                return _lanes_at(context, builder, signature.args[0], args[0], row, column)
 
             rows = [builder.add(i, ir.Constant(i.type, r)) for r in range(count)]
-            sums = [cgutils.alloca_once(builder, vector) for _ in rows]
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in rows]
             for row, total in zip(rows, sums, strict=True):
                 builder.store(builder.load(pointer(row, n), align=8), total)
-            with cgutils.for_range(builder, n) as loop:
+            with cgutils.for_range(builder, end, start=first) as loop:
                 shared = builder.load(pointer(j, loop.index), align=8)
                 for row, total in zip(rows, sums, strict=True):
                     own = builder.load(pointer(row, loop.index), align=8)
@@ -210,6 +216,50 @@ def _subtract_products(count: int):
 
 subtract_4 = _subtract_products(4)
 subtract_1 = _subtract_products(1)
+
+
+@intrinsic
+def scale_column(typingctx, Q, begin, end, j, factor):
+    """Multiplies Q[i, j, :] by ``factor``, for begin <= i < end."""
+    signature = types.void(Q, types.intp, types.intp, types.intp, factor)
+
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        zero = ir.Constant(args[1].type, 0)
+        factor = builder.load(_lanes_at(context, builder, kinds[4], args[4], zero), align=8)
+        with cgutils.for_range(builder, args[2], start=args[1]) as loop:
+            at = _lanes_at(context, builder, kinds[0], args[0], loop.index, args[3])
+            builder.store(builder.fmul(builder.load(at, align=8), factor), at, align=8)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def add_lanes(typingctx, out, i, base, h, values, j, factor, count):
+    """Fills cell i + k of ``out`` with cell h + k of ``base`` and j + k of ``values`` x ``factor``.
+
+    k runs from 0 to count - 1; a cell has all lanes, and the arrays are flat.
+    """
+    signature = types.void(
+        out, types.intp, base, types.intp, values, types.intp, factor, types.intp
+    )
+
+    def codegen(context, builder, signature, args):
+        def pointer(number, cell):
+            return _lanes_at(context, builder, signature.args[number], args[number], cell)
+
+        factor = builder.load(pointer(6, ir.Constant(args[7].type, 0)), align=8)
+        with cgutils.for_range(builder, args[7]) as loop:
+            one, two, to = (builder.add(args[n], loop.index) for n in (3, 5, 1))
+            value = builder.load(pointer(4, two), align=8)
+            product = builder.fmul(value, factor, flags=("contract",))
+            total = builder.load(pointer(2, one), align=8)
+            total = builder.fadd(total, product, flags=("contract",))
+            builder.store(total, pointer(0, to), align=8)
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 def _over_entries(action, valued: bool):
@@ -283,8 +333,11 @@ subtract_from_valued_rows = _over_entries(_subtract, True)  # row_i -= v total
 @serial
 def _run_all(z, index, values, sums, width, Q, total):
     add_products(z, index, values, 0.0, 0, 1, sums, width)  # type: ignore[call-arg]
-    subtract_4(Q, 0, 0, 1)
-    subtract_1(Q, 0, 0, 1)
+    subtract_4(Q, 0, 0, 0, 1, 1)
+    subtract_1(Q, 0, 0, 0, 1, 1)
+    scale_column(Q, 2, 4, 0, total)
+    flat = Q.reshape(-1)
+    add_lanes(flat, 2, flat, 2, flat, 0, z[0], 2)
     add_rows(index, values, 0, 1, values, z, total)
     add_valued_rows(index, values, 0, 1, values, z, total)
     subtract_from_rows(index, values, 0, 1, values, z, total)
@@ -301,6 +354,7 @@ def try_out() -> None:
     _run_all(z, index, values, sums, (0,), Q, total)
     y = np.array([1.0] * (LANES - 1) + [3.0 - 0.0 - 1.0])  # the target is in the last column
     right = (np.tril(sums) == np.tril(np.outer(y, y))).all()
-    right &= (Q[:, 1] == np.array([[-1.0], [0.0], [0.0], [0.0]])).all()
+    right &= (Q[:, 0] == np.array([[1.0], [2.0], [0.0], [0.0]])).all()
+    right &= (Q[:, 1] == np.array([[-1.0], [-1.0], [0.0], [0.0]])).all()
     if not (right and (total == 12.0).all() and (z == 1.0 - 12.0 - 36.0).all()):
         raise ArithmeticError("a loop gave a wrong number")

@@ -26,18 +26,38 @@ def add_products(z, index, values, mean, first, rows, sums, width):
 
 
 @serial
-def subtract_4(Q, i, j, n):
+def subtract_4(Q, i, j, first, end, n):
     """Does for rows i to i + 3 what ``subtract_1`` does for row i."""
     for r in range(4):
-        subtract_1(Q, i + r, j, n)
+        subtract_1(Q, i + r, j, first, end, n)
 
 
 @serial
-def subtract_1(Q, i, j, n):
-    """Subtracts sum over k < n of Q[i, k, :] Q[j, k, :] from Q[i, n, :]."""
-    for k in range(n):
+def subtract_1(Q, i, j, first, end, n):
+    """Subtracts sum over first <= k < end of Q[i, k, :] Q[j, k, :] from Q[i, n, :]."""
+    for k in range(first, end):
         for lane in range(LANES):
             Q[i, n, lane] -= Q[i, k, lane] * Q[j, k, lane]
+
+
+@serial
+def scale_column(Q, begin, end, j, factor):
+    """Multiplies Q[i, j, :] by ``factor``, for begin <= i < end."""
+    for i in range(begin, end):
+        for lane in range(LANES):
+            Q[i, j, lane] *= factor[lane]
+
+
+@serial
+def add_lanes(out, i, base, h, values, j, factor, count):
+    """Fills cell i + k of ``out`` with cell h + k of ``base`` and j + k of ``values`` x ``factor``.
+
+    k runs from 0 to count - 1; a cell has all lanes, and the arrays are flat.
+    """
+    for k in range(count):
+        for lane in range(LANES):
+            value = values[(j + k) * LANES + lane] * factor[lane]
+            out[(i + k) * LANES + lane] = base[(h + k) * LANES + lane] + value
 
 
 @serial

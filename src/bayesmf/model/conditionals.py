@@ -60,7 +60,7 @@ def alpha_prior(model: Model, rows: int) -> Gamma:
     return alpha(model, np.zeros(rows, np.int64), np.zeros(rows), 0.0)
 
 
-def alpha(model: Model, counts: NDArray[np.int64], errors: Array, tau: float) -> Gamma:
+def alpha(model: Model, counts: NDArray[np.int64], errors: Array, tau: float | Array) -> Gamma:
     """alpha_i ~ Gamma(a + n_i / 2, b + tau / 2 sum_j beta_j e_ij^2), truncated if the model is."""
     shape = model.precision_prior[0] + counts / 2
     rate = model.precision_prior[1] + tau / 2 * errors

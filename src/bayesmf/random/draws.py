@@ -58,7 +58,7 @@ class Draws:
     def gammas(self, shapes: Array) -> Array:
         """Draws from Gamma(shape, 1) for each shape; a shape must be positive and finite."""
         out = np.empty(len(shapes))
-        philox.gammas(self.counter(1), self.first, shapes, out)
+        self._fill_gammas(shapes, out)
         wrong = np.flatnonzero(np.isnan(out))
         if len(wrong):
             row = wrong[0]
@@ -70,5 +70,27 @@ class Draws:
     def uniforms(self, rows: int, columns: int = 1) -> Array:
         """Draws uniforms on the open unit interval."""
         out = np.empty((rows, columns))
-        philox.uniforms(self.counter(2), self.first, out)
+        self._fill_uniforms(out)
         return out
+
+    def _fill_gammas(self, shapes: Array, out: Array) -> None:
+        philox.gammas(self.counter(1), self.first, shapes, out)
+
+    def _fill_uniforms(self, out: Array) -> None:
+        philox.uniforms(self.counter(2), self.first, out)
+
+
+@dataclass(frozen=True)
+class StackedDraws(Draws):
+    """The streams of one parameter in several chains, one after the other.
+
+    Row s is row s % each of the chain s // each after this one.
+    """
+
+    each: int = 1
+
+    def _fill_gammas(self, shapes: Array, out: Array) -> None:
+        philox.stacked_gammas(self.counter(1), self.first, self.each, shapes, out)
+
+    def _fill_uniforms(self, out: Array) -> None:
+        philox.stacked_uniforms(self.counter(2), self.first, self.each, out)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmf.machine import serial
+from bayesmf.machine import LANES, serial
 
 
 class Counter(NamedTuple):
@@ -28,35 +28,47 @@ M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 S11, S16, S32 = np.uint64(11), np.uint64(16), np.uint64(32)
 S8, S20, S24 = np.uint64(8), np.uint64(20), np.uint64(24)
+ROUNDS = 10
 ATTEMPTS = 1000  # at one Gamma draw
+
+
+@serial
+def one_round(c0, c1, c2, c3, k0, k1):
+    """Returns the counter (c0, c1, c2, c3) after one round under the key (k0, k1)."""
+    p0 = M0 * c0
+    p1 = M1 * c2
+    return (p1 >> S32) ^ c1 ^ k0, p1 & U32, (p0 >> S32) ^ c3 ^ k1, p0 & U32
 
 
 @serial
 def philox(c0, c1, c2, c3, k0, k1):
     """Returns the counter (c0, c1, c2, c3) after ten rounds under the key (k0, k1), a bijection."""
-    for _ in range(10):
-        p0 = M0 * c0
-        p1 = M1 * c2
-        c0, c1, c2, c3 = (p1 >> S32) ^ c1 ^ k0, p1 & U32, (p0 >> S32) ^ c3 ^ k1, p0 & U32
+    for _ in range(ROUNDS):
+        c0, c1, c2, c3 = one_round(c0, c1, c2, c3, k0, k1)
         k0 = (k0 + W0) & U32
         k1 = (k1 + W1) & U32
     return c0, c1, c2, c3
 
 
 @serial
-def bits(counter, row, number):
-    """Returns two independent 64-bit words: numbers 2 ``number`` and 2 ``number`` + 1 of the row.
+def start(counter, row, number):
+    """Returns the counter before the rounds, whose parts are disjoint.
 
-    The counter is (row; number and block; sweep; chain and the row's upper bits), all disjoint:
-    the number has 20 bits, and the block's upper four lie between it and the lower eight.
+    They are the row; the number and the block; the sweep; the chain and the row's upper bits. The
+    number has 20 bits, and the block's upper four lie between it and the lower eight.
     """
     r = np.uint64(row)
-    c0 = r & U32
     block = np.uint64(counter.block)
     c1 = (np.uint64(number) & np.uint64(0xFFFFF)) | ((block >> S8) << S20)
     c1 |= (block & np.uint64(0xFF)) << S24
-    c2 = np.uint64(counter.sweep) & U32
     c3 = (np.uint64(counter.chain) << S16) | (r >> S32)
+    return r & U32, c1, np.uint64(counter.sweep) & U32, c3
+
+
+@serial
+def bits(counter, row, number):
+    """Returns two independent 64-bit words: numbers 2 ``number`` and one more of the row."""
+    c0, c1, c2, c3 = start(counter, row, number)
     seed = np.uint64(counter.seed)
     a, b, c, d = philox(c0, c1, c2, c3, seed & U32, seed >> S32)
     return a | (b << S32), c | (d << S32)
@@ -68,6 +80,7 @@ def to_unit(word):
     return (np.float64(word >> S11) + 0.5) * 1.1102230246251565e-16  # 2^-53
 
 
+CENTRAL = 0.425
 # Coefficients of AS 241 from the highest power down: numerator and denominator in the centre,
 # further out, and in the tails.
 CENTRE = (
@@ -102,15 +115,21 @@ def polynomial(coefficients, r):
 
 
 @serial
+def central_quantile(q):
+    """Returns the quantile at p = q + 1/2, for q within CENTRAL of zero."""
+    r = 0.180625 - q * q
+    return q * polynomial(CENTRE[0], r) / polynomial(CENTRE[1], r)
+
+
+@serial
 def normal_quantile(p):
     """Returns the standard normal's inverse distribution function at p, to 1e-16.
 
     The approximation is AS 241 (Wichura 1988).
     """
     q = p - 0.5
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        return q * polynomial(CENTRE[0], r) / polynomial(CENTRE[1], r)
+    if abs(q) <= CENTRAL:
+        return central_quantile(q)
     r = np.sqrt(-np.log(p if q < 0.0 else 1.0 - p))
     if r <= 5.0:
         tail = polynomial(MIDDLE[0], r - 1.6) / polynomial(MIDDLE[1], r - 1.6)
@@ -135,6 +154,47 @@ def fill_normal(counter, row, out):
     fill_uniform(counter, row, out)
     for k in range(len(out)):
         out[k] = normal_quantile(out[k])
+
+
+@serial
+def lane_scratch(size):
+    """Returns what ``fill_lanes`` needs for ``size`` normals: counters, words and uniforms."""
+    pairs = (size + 1) // 2 * LANES
+    return np.empty((4, pairs), np.uint64), np.empty(2 * pairs)
+
+
+@serial
+def fill_lanes(counter, rows, each, scratch, out):
+    """Fills out[:, lane] with the standard normals that ``fill_normal`` has for rows[lane].
+
+    Rows are those of several draws, ``each`` of them in a draw: row s is row s % each of the chain
+    of ``counter`` and s // each more. The loops do one thing each, for all lanes, so that the
+    compiler makes vectors of them.
+    """
+    words, uniform = scratch
+    a, b, c, d = words[0], words[1], words[2], words[3]
+    for lane in range(LANES):
+        chain = counter.chain + rows[lane] // each
+        own = Counter(counter.seed, chain, counter.block, counter.sweep)
+        for pair in range(len(a) // LANES):
+            at = pair * LANES + lane
+            a[at], b[at], c[at], d[at] = start(own, rows[lane] % each, pair)
+    seed = np.uint64(counter.seed)
+    k0, k1 = seed & U32, seed >> S32
+    for _ in range(ROUNDS):
+        for n in range(len(a)):  # that two have 32 bits is for the compiler to know
+            a[n], b[n], c[n], d[n] = one_round(a[n] & U32, b[n], c[n] & U32, d[n], k0, k1)
+        k0, k1 = (k0 + W0) & U32, (k1 + W1) & U32
+    for n in range(len(a)):
+        at = n // LANES * 2 * LANES + n % LANES
+        uniform[at] = to_unit(a[n] | (b[n] << S32))
+        uniform[at + LANES] = to_unit(c[n] | (d[n] << S32))
+    flat = out.reshape(-1)
+    for n in range(len(flat)):
+        flat[n] = central_quantile(uniform[n] - 0.5)
+    for n in range(len(flat)):
+        if abs(uniform[n] - 0.5) > CENTRAL:
+            flat[n] = normal_quantile(uniform[n])
 
 
 @serial
@@ -176,3 +236,20 @@ def gammas(counter, first_row, shapes, out):
                 break
         if shape < 1.0:
             out[r] *= to_unit(bits(counter, first_row + r, 0)[0]) ** (1.0 / shape)
+
+
+@serial
+def stacked_uniforms(counter, first_row, each, out):
+    """Fills ``out`` with ``uniforms`` of chain after chain, ``each`` rows of every chain."""
+    for k in range(-(-len(out) // each)):
+        own = Counter(counter.seed, counter.chain + k, counter.block, counter.sweep)
+        uniforms(own, first_row, out[k * each : (k + 1) * each])
+
+
+@serial
+def stacked_gammas(counter, first_row, each, shapes, out):
+    """Fills ``out`` with ``gammas`` of chain after chain, ``each`` rows of every chain."""
+    for k in range(-(-len(out) // each)):
+        own = Counter(counter.seed, counter.chain + k, counter.block, counter.sweep)
+        span = slice(k * each, (k + 1) * each)
+        gammas(own, first_row, shapes[span], out[span])

@@ -1,11 +1,14 @@
-"""Draws kept on request: float32, or half of it for each rating, in memory or in a folder."""
+"""Draws kept on request, in memory or in a folder; draws that new rows join when asked for.
+
+They are float32, or half of it for each rating.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -15,6 +18,8 @@ from bayesmf.errors import DataError
 from bayesmf.model.effects import BY_RATING
 from bayesmf.model.state import State, from_arrays, to_arrays
 
+Floats = NDArray[np.float32]
+T = TypeVar("T")
 FACTS = "draws.json"
 Key = tuple[int, int]  # the chain of a draw, and its sweep, counted from the start of the run
 
@@ -172,3 +177,131 @@ def _read_keys(facts: Mapping[str, Any]) -> list[Key]:
     if "draws" in facts:
         return [(int(chain), int(sweep)) for chain, sweep in facts["draws"]]
     return [(int(chain), number) for number, chain in enumerate(facts["chains"])]
+
+
+class Deferred(Generic[T]):
+    """A field of a frozen dataclass that may be given as a function of nothing.
+
+    The function is called when the field is first read. The default is None.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, owner: object, kind: type | None = None) -> T | None:
+        if owner is None:
+            return None
+        found = vars(owner)[self._name]
+        if callable(found):
+            found = vars(owner)[self._name] = found()
+        return found  # type: ignore[no-any-return]
+
+    def __set__(self, owner: object, value: T | Callable[[], T | None] | None) -> None:
+        vars(owner)[self._name] = value
+
+
+class _Part(NamedTuple):
+    """An array, (draw, row, ...), of which new rows are not yet among the others."""
+
+    base: Floats | None  # None: zeros
+    size: int  # rows of base
+    new: Floats | Callable[[], Floats]
+    order: NDArray[np.int64]  # the number of each row, first in base and then in new
+
+    def rows(self) -> Floats:
+        """The new rows."""
+        return self.new() if callable(self.new) else self.new
+
+    def add(self, new: Floats | Callable[[], Floats], order: NDArray[np.int64]) -> _Part:
+        """The same with more rows; ``order`` numbers those of this part first."""
+        mine, more, before = self.rows(), new() if callable(new) else new, len(self.order)
+        known = order < before
+        own = self.order[np.where(known, order, 0)]
+        joined = np.where(known, own, order - before + self.size + mine.shape[1])
+        return _Part(self.base, self.size, np.concatenate([mine, more], axis=1), joined)
+
+    def take(self, rows: Any, numbers: Any = slice(None)) -> Floats:
+        """Some rows, of every draw or of one."""
+        order, new = self.order[rows], self.rows()[numbers]
+        old, every = order < self.size, (slice(None),) * (not np.isscalar(numbers))
+        axis = len(every)
+        out = np.zeros((*new.shape[:axis], len(order), *new.shape[axis + 1 :]), np.float32)
+        if self.base is not None:
+            out[*every, old] = self.base[numbers][*every, order[old]]
+        out[*every, ~old] = new[*every, order[~old] - self.size]
+        return out
+
+
+class JoinedDraws(Mapping[str, Floats]):
+    """Draws with new rows among the others; an array is joined when it is asked for."""
+
+    def __init__(
+        self,
+        draws: Mapping[str, Floats],
+        size: int,
+        new: Mapping[str, Floats | Callable[[], Floats]],
+        order: NDArray[np.int64],
+    ) -> None:
+        """``order`` has the number of each row: first ``size`` rows of draws, then the new ones.
+
+        New rows may be given as a function of nothing, and arrays that are not there are zero.
+        """
+        self._names = dict.fromkeys([*draws, *new])
+        self._parts: dict[str, _Part] = {}
+        if isinstance(draws, JoinedDraws):
+            self._parts, draws = dict(draws._parts), draws._arrays
+        self._arrays: dict[str, Floats] = dict(draws)
+        for name, rows in new.items():
+            if name in self._parts:
+                self._parts[name] = self._parts[name].add(rows, order)
+            else:
+                self._parts[name] = _Part(self._arrays.pop(name, None), size, rows, order)
+
+    def __getitem__(self, name: str) -> Floats:
+        part = self._parts.get(name)
+        if part is not None:
+            part = part._replace(new=part.rows())  # which may be drawn only now
+            every = [part.take(slice(None), number) for number in range(len(part.rows()))]
+            self._arrays[name] = np.stack(every)
+            self._parts.pop(name, None)
+        return self._arrays[name]
+
+    def put(self, arrays: Mapping[str, Floats]) -> None:
+        """Put arrays in place of those of their names."""
+        for name, values in arrays.items():
+            self._parts.pop(name, None)
+            self._arrays[name] = values
+
+    def part(self, name: str) -> _Part | None:
+        """Return an array that is not joined yet; None for all others."""
+        return self._parts.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def take_rows(
+    draws: Mapping[str, Floats], name: str, rows: Any, number: int | None = None
+) -> Floats:
+    """Return some rows of an array, of every draw or of one; nothing is joined for them."""
+    numbers = slice(None) if number is None else number
+    part = draws.part(name) if isinstance(draws, JoinedDraws) else None
+    if part is not None:
+        return part.take(rows, numbers)
+    values: Floats = draws[name][numbers]
+    return values[:, rows] if number is None else values[rows]
+
+
+def put_arrays(draws: Mapping[str, Floats], more: Mapping[str, Floats]) -> Mapping[str, Floats]:
+    """Return draws with other arrays in place of some; nothing is joined for that."""
+    if not isinstance(draws, JoinedDraws):
+        return {**draws, **more}
+    found = JoinedDraws(draws, 0, {}, np.empty(0, np.int64))
+    found.put(more)
+    return found
