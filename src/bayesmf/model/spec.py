@@ -99,9 +99,10 @@ def _check_spread(mean: float, sd: float) -> None:
     """Refuse ratings whose squares, or whose inverses, are no numbers that draws can hold."""
     for what, value, least in (("mean", abs(mean), 0.0), ("standard deviation", sd, LEAST_SD)):
         if not (value == 0 or least <= value <= MOST_SD):
+            limit = f"{least:g} to {MOST_SD:g}" if least else f"at most {MOST_SD:g}"
             raise DataError(
                 f"the training ratings have a {what} of {value:.3g}, with which nothing can be "
-                f"computed; give them in other units, so that it is {LEAST_SD:g} to {MOST_SD:g}"
+                f"computed; give them in other units, so that it is {limit}"
             )
 
 

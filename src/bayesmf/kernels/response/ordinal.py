@@ -195,7 +195,7 @@ def measure(cells, parts, factor, cuts, out):
                 if i != last:
                     if last >= 0:
                         out[last, 0] += math.log(product)
-                    last, product = i, 1.0
+                    last, product = i, 1.0  # type: ignore[assignment]
                 mass, extra = add_rating(
                     out[i], size, cell_of(cells, p, size), low[q], high[q], density[q], beyond[q],
                     density[BATCH + q], beyond[BATCH + q], side[q], cells.root[p] * factor,
@@ -368,7 +368,7 @@ def draw_latent(cells, cuts, counter, out):
         x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
         u, v = np.empty(BATCH), np.empty(BATCH)
         first = np.int64(part) * PART
-        for begin in range(first, min(first + PART, len(out)), BATCH):
+        for begin in range(first, min(first + PART, len(out)), BATCH):  # type: ignore[call-overload]
             end = min(begin + BATCH, len(out))
             place(cells, begin, end, cuts, 1.0, low, high, side, x)
             tails(x, density, beyond)
@@ -421,13 +421,13 @@ def cell_chances(row, f, sd, cuts, out):
         begin = np.int64(part) * BATCH
         end = min(begin + BATCH, len(out))
         for k in range(size + 1):
-            for p in range(begin, end):
+            for p in range(begin, end):  # type: ignore[call-overload]
                 q = p - begin
                 at = (cuts[row[p], k] - f[p]) / sd[p] if k < size else np.inf
                 x[q] = min(abs(at), END)
                 out[p, k] = at
             tails(x, density, beyond)
-            for p in range(begin, end):
+            for p in range(begin, end):  # type: ignore[call-overload]
                 q = p - begin
                 above = out[p, k] > 0.0
                 here = beyond[q] if k < size else 0.0
