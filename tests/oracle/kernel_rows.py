@@ -18,7 +18,8 @@ from oracle.twins import Pairs, case, random_precisions
 
 ROWS, OTHERS, SIZE, MEAN = 75, 20, 5, 2.5  # ten batches, in two tasks of a thread
 CELLS = SIZE * (SIZE + 1) // 2
-WIDTH = (0,) * (padded(SIZE + 1) // LANES)
+COLUMNS = padded(SIZE + 1)
+WIDTH = (0,) * (COLUMNS // LANES)
 NONE = np.empty((0, 0))
 
 
@@ -43,7 +44,7 @@ class World:
             starts, index.astype(np.int32), values, MEAN, kernels.batches(counts), 1000, weights
         )
         self.alpha = rng.gamma(3.0, size=OTHERS)
-        self.x = np.zeros((OTHERS, len(WIDTH)))
+        self.x = np.zeros((OTHERS, COLUMNS))
         self.x[:, :SIZE] = rng.normal(size=(OTHERS, SIZE))
         self.cov = random_precisions(rng, OTHERS, SIZE) if moments else np.zeros((OTHERS, 1, 1))
         packed = pack(self.cov) if moments else NONE
@@ -116,7 +117,7 @@ def draw_rows(moments: bool, own: bool, offset: bool, draw: bool, weighted: bool
     world = World(moments, weighted)
     weight, prior = world.rng.gamma(2.0, size=ROWS), world.prior(own, offset)
     counter = Draws(3, 1, 4, 5).counter()
-    out, errors = np.zeros((ROWS, len(WIDTH))), np.empty(ROWS)
+    out, errors = np.zeros((ROWS, COLUMNS)), np.empty(ROWS)
     covs, logdets = np.empty((ROWS, CELLS)), np.empty(ROWS)
     kernels.draw_rows(
         world.observed, world.other, weight, prior, counter, draw, out, errors, covs, logdets, WIDTH
@@ -179,7 +180,7 @@ def from_grams(weighted: bool) -> Pairs:
     counter = Draws(3, 1, 4, 5).counter()
     packed = np.empty((ROWS, (SIZE + 1) * (SIZE + 2) // 2))
     kernels.pack_grams(world.observed, world.other, SIZE, WIDTH, packed)
-    out, errors = np.zeros((ROWS, len(WIDTH))), np.empty(ROWS)
+    out, errors = np.zeros((ROWS, COLUMNS)), np.empty(ROWS)
     kernels.draw_from_grams(packed, weight, prior, counter, out, errors)
     grams, x, squares = world.grams(), np.zeros_like(out), np.empty(ROWS)
     normals = np.empty(SIZE)
@@ -226,9 +227,9 @@ def grams_and_errors() -> Pairs:
     pairs: Pairs = []
     for moments, weighted in itertools.product((False, True), repeat=2):
         world = World(moments, weighted)
-        stored = np.empty((ROWS, len(WIDTH), len(WIDTH)))
+        stored = np.empty((ROWS, COLUMNS, COLUMNS))
         designs.store_grams(world.observed, world.other, SIZE, WIDTH, stored)
-        grams, pick = world.grams(), [*range(SIZE), len(WIDTH) - 1]
+        grams, pick = world.grams(), [*range(SIZE), COLUMNS - 1]
         pairs.append((stored[:, pick][:, :, pick], grams))
         x = world.rng.normal(size=(ROWS, SIZE))
         C = random_precisions(world.rng, ROWS, SIZE)
