@@ -103,7 +103,7 @@ def test_models_that_make_no_sense(wrong, match):
         ),
         ({"item_designs": (RatedSet,)}, r"item_designs\[0\] is the class RatedSet: give a tuple"),
         ({"own_features": "yes"}, "own_features is of type str; give True or False"),
-        ({"likelihood": "gaussian"}, "likelihood is of type str; give an object, such as Gaussian"),
+        ({"likelihood": 5}, "likelihood is of type int; give an object, such as Gaussian"),
         ({"likelihood": Gaussian}, "likelihood is the class Gaussian: give an object"),
         ({"effects": 3}, "effects is of type int; give a tuple"),
         ({"hyper": {"noise_shape": 1}}, r"hyper is of type dict; give a Hyper, such as Hyper\("),
