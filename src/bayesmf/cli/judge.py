@@ -44,6 +44,8 @@ def evaluate(
         click.echo(to_json(facts))
         return
     rows = facts.pop("by_user_frequency")
+    if "log_probability" in facts:  # one of the two is enough for people
+        del facts["log_score"]
     table = Table(
         "ratings of the user", "test ratings", *map(_heading, facts), box=None, header_style="bold"
     )
@@ -61,6 +63,8 @@ def evaluate(
 
 def _heading(name: str) -> str:
     """The heading of a measure: coverage_80 is "cover 80%"."""
+    if name == "log_probability":
+        return "log prob"
     if name.startswith("coverage_"):
         return f"cover {name.removeprefix('coverage_')}%"
     return name.replace("_", " ")
