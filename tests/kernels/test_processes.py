@@ -10,7 +10,12 @@ import os
 import subprocess
 import sys
 
+import numba
 import pytest
+
+from bayesmf.kernels.gram import padded
+from bayesmf.machine import LANES
+from bayesmf.model.spec import MOST_RANK
 
 LAYERS = ["workqueue"]
 if importlib.util.find_spec("numba.np.ufunc.omppool") is not None:
@@ -71,6 +76,29 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     same = [one.get(timeout=300) == expected for one, expected in zip(waiting, 2 * right)]
 print(numba.threading_layer(), [] if all(same) else same)
 """
+
+
+WIDE = """
+import numpy as np
+from bayesmf import Gibbs, Model, Ratings
+from bayesmf.model.spec import MOST_RANK
+user, item = np.nonzero(np.random.default_rng(0).random((30, 20)) < 0.4)
+train = Ratings.from_triplets(users=user, items=item, ratings=1 + (user + item) % 5)
+for rank in (95, MOST_RANK):
+    one, two = (Gibbs(Model(rank=rank), sweeps=2, chains=1, threads=n).fit(train) for n in (1, 2))
+    assert one.states[0].user.x.tobytes() == two.states[0].user.x.tobytes()
+"""
+
+
+@pytest.mark.slow  # such wide kernels take minutes to compile
+def test_the_largest_rank_has_the_bits_of_one_thread_on_two():
+    env = {**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", WIDE], env=env, check=True)
+
+
+def test_the_largest_rank_is_one_that_parallel_loops_take():
+    """They take the width of rows as a tuple, of which Numba has a longest."""
+    assert padded(MOST_RANK + 2) // LANES <= numba.config.PARFOR_MAX_TUPLE_SIZE
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -163,6 +163,19 @@ def remove(path):
     path.unlink() if path.is_file() else path.rmdir()
 
 
+def test_a_lock_that_cannot_be_had_is_not_one_that_is_taken(tmp_path, monkeypatch):
+    def refuse(handle, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with locked(tmp_path, "another run"), pytest.raises(DataError, match="in use by another run"):
+        locked(tmp_path, "another run").__enter__()
+    monkeypatch.setattr(atomic.fcntl, "flock", refuse)
+    with pytest.raises(
+        DataError, match=r"cannot be locked \(No locks available\); choose a folder"
+    ):
+        locked(tmp_path, "another run").__enter__()
+
+
 def no_links(*names):
     raise OSError(errno.EPERM, "no links")
 
