@@ -56,7 +56,7 @@ class Counting(SideData):
 
     seen: list = field(default_factory=list)
 
-    def run(self, work, shared, by_row):
+    def run(self, work, shared, by_row, *, reads=False):
         out = super().run(work, shared, by_row)
         self.seen.append((nbytes(shared), nbytes(by_row), nbytes(out)))
         return out
