@@ -112,8 +112,8 @@ def model_from_options(
     bounds: str | None,
     prior: str | None,
     bias: str | None,
-    time_effect: str | None,
-    likelihood: str | None,
+    time_effect: str | None = None,
+    likelihood: str | None = None,
 ) -> Model:
     """Make the model that the options describe; without any of them it is the default model."""
     given: dict[str, Any] = {
