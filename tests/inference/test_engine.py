@@ -137,21 +137,9 @@ def test_what_is_no_engine_is_refused_in_a_sentence(kind):
         kind(engine=Ray)
 
 
-class Mood:
-    """An effect that nothing is asked of here."""
-
-    name = "mood"
-
-    def start(self, *given):
-        raise NotImplementedError
-
-    update = contribution = doubt = start
-
-
 def test_ray_refuses_what_one_process_draws():
     """At once, whether Ray is installed or not."""
     for model, form, why in (
-        (Model(effects=(Mood(),)), "centred", "effects and latent likelihoods are drawn by one"),
         (VARIANTS["user side"], "non-centred", "weights of designs that are not centred"),
         (VARIANTS["user design"], "interwoven", "weights of designs that are not centred"),
         (VARIANTS["user side only"], "centred", "weights of designs that are not centred"),
