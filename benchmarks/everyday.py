@@ -1,11 +1,16 @@
 """What a user meets every day, measured on MovieLens 1M: intervals, new users, memory, speed.
 
-``python benchmarks/everyday.py [coverage] [fold-in] [recommend] [memory]`` prints tables for
-docs/results/everyday.md. Seconds are this machine's and this minute's.
+``python benchmarks/everyday.py [coverage] [fold-in] [visitors] [recommend] [memory]`` prints tables
+for docs/results/everyday.md. Seconds are this machine's and this minute's.
+
+``visitors --against FOLDER`` measures the package of another source folder in turn with this one,
+and ``--fits FOLDER`` keeps the model that both fold into.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import bayesmf
-from bayesmf.data.split import cold_start, generator, rank_within_user
+from bayesmf.data.split import Split, cold_start, generator, rank_within_user
 from bayesmf.data.synthetic import World, generate
 
 SIDE = bayesmf.Model.paper("side", rank=20)
@@ -25,6 +30,9 @@ LEVELS = (50, 80, 95)
 GIVEN = (1, 2, 5, 10, 20)
 HELD_OUT = 500
 BIG = 20_000_000
+TURNS = 3  # of measurements in turn
+VISITORS, FEW = 200, 5  # who come one at a time, and their ratings
+PATIENCE = 20.0  # seconds for all visitors
 CHILD = """
 import runpy, sys
 try:
@@ -57,11 +65,16 @@ def coverage() -> None:
             row(part["user_ratings"], f"{part['test_ratings']:,}", f"{part['rmse']:.4f}", *shares)
 
 
-def fold_in() -> None:
-    """The error on users held out entirely, folded in and in a refit with their few ratings."""
+def without_some() -> tuple[bayesmf.Ratings, Split]:
+    """All ratings, and the same without some users, of whom a few ratings are given."""
     kept = bayesmf.load("ml-1m").drop_unused()
     able = int((kept.by_user.counts > max(GIVEN)).sum())
-    cut = cold_start(kept, 0, HELD_OUT / able, max(GIVEN))
+    return kept, cold_start(kept, 0, HELD_OUT / able, max(GIVEN))
+
+
+def fold_in() -> None:
+    """The error on users held out entirely, folded in and in a refit with their few ratings."""
+    kept, cut = without_some()
     # in the order of random keys, so that the few ratings are among the many
     order = rank_within_user(cut.given, generator(0, 2).random_raw(len(cut.given)))
     algorithm = bayesmf.Gibbs(MODELS["default"], sweeps=200, seed=0, chains=1)
@@ -74,15 +87,49 @@ def fold_in() -> None:
         quick = base.fold_in(few.drop_unused()).evaluate(cut.test)["rmse"]
         slow = algorithm.fit(both).evaluate(cut.test)["rmse"]
         row(given, f"{quick:.4f}", f"{slow:.4f}", f"{quick - slow:+.4f}")
-    few = cut.train.select(rank_within_user(cut.train, _keys(cut.train)) < max(GIVEN))
-    few = bayesmf.Ratings.from_triplets(  # the others once more, under new names
-        users=few.by_user.row_index + 10**6, items=few.items.values[few.by_user.index],
-        ratings=few.by_user.values,
-    )  # fmt: skip
-    clock, core = min(_seconds(lambda: base.fold_in(few)) for _ in range(3))
-    print(f"\n{few.n_users:,} users with {max(GIVEN)} ratings each at once, {len(base.posterior)} "
-          f"draws: {few.n_users / clock:,.0f} a second, {few.n_users / core:,.0f} a second of one "
-          "core")  # fmt: skip
+
+
+def visitors(fits: Path | None, against: str | None) -> None:
+    """New users at once and one at a time, folded in by this source and by another in turn."""
+    with tempfile.TemporaryDirectory() as name:
+        model = (fits or Path(name)) / "visitors"
+        if not model.exists():
+            train = without_some()[1].train.drop_unused()
+            bayesmf.Gibbs(MODELS["default"], sweeps=200, seed=0, chains=1).fit(train).save(model)
+        print(f"\n{HELD_OUT} users with {max(GIVEN)} ratings each at once; visitors with {FEW} "
+              f"ratings one at a time, without and with predictions of ten items\n")  # fmt: skip
+        head("source", "threads", "first s", "users a second", "of one core", "visitor p50 ms",
+             "p99 ms", "of one core", "with predictions")  # fmt: skip
+        here = str(Path(bayesmf.__file__).parents[1])
+        for threads in (1, 2):
+            for _ in range(TURNS):
+                for source in (against, here) if against else (here,):
+                    words = [sys.executable, __file__, "visit", "--fits", str(model)]
+                    own = {"PYTHONPATH": source, "NUMBA_NUM_THREADS": str(threads)}
+                    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True,
+                                          env={**os.environ, **own})  # fmt: skip
+                    row("this" if source == here else "other", threads, *done.stdout.split())
+
+
+def visit(model: Path) -> None:
+    """The figures of one process: what ``visitors`` prints after the source and the threads."""
+    given = without_some()[1].given.drop_unused()
+    fit = bayesmf.load_model(model)
+    first, _ = _seconds(lambda: fit.fold_in(given))
+    clock, core = np.median([_seconds(lambda: fit.fold_in(given)) for _ in range(5)], axis=0)
+    times, items = [], given.items.values[:10]
+    for number in range(VISITORS):
+        one = given.select(np.arange(FEW) + number * max(GIVEN)).drop_unused()
+        pairs = [(one.users.values[0], item) for item in items]
+        alone = _seconds(lambda one=one: fit.fold_in(one))
+        both = _seconds(lambda one=one, pairs=pairs: fit.fold_in(one).predict(pairs))
+        times.append((*alone, both[0]))
+        if np.sum(times) > PATIENCE:
+            break
+    middle, own, asked = 1000 * np.median(times[len(times) > 9 :], axis=0)
+    print(f"{first:.1f} {len(given.users) / clock:,.0f} {len(given.users) / core:,.0f} "
+          f"{middle:.1f} {1000 * np.quantile(np.array(times)[len(times) > 9 :, 0], 0.99):.1f} "
+          f"{own:.1f} {asked:.1f}")  # fmt: skip
 
 
 def _keys(ratings: bayesmf.Ratings) -> np.ndarray:
@@ -152,6 +199,17 @@ def _measure(data: str, ratings: bayesmf.Ratings, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    parts = {"coverage": coverage, "fold-in": fold_in, "recommend": recommend, "memory": memory}
-    for part in sys.argv[1:] or parts:
-        parts[part]()
+    parts = {"coverage": coverage, "fold-in": fold_in, "visitors": visitors,
+             "recommend": recommend, "memory": memory}  # fmt: skip
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", choices=[*parts, "visit"])
+    parser.add_argument("--fits", type=Path)
+    parser.add_argument("--against")
+    asked = parser.parse_args()
+    for part in asked.parts or parts:
+        if part == "visit":
+            visit(asked.fits)
+        elif part == "visitors":
+            visitors(asked.fits, asked.against)
+        else:
+            parts[part]()

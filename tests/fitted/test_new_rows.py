@@ -63,13 +63,18 @@ def test_the_priors_of_rows_are_those_of_what_they_rated():
     by_row = Sparse(np.cumsum([0, *map(len, rated)]), index)
     for array in by_row:
         array.flags.writeable = False
-    priors = found.priors(by_row, np.zeros((3, 3))).by_row()
+    everything, added = np.arange(TRAIN.n_items, dtype=np.int32), np.arange(9.0).reshape(1, 3, 3)
+    priors, moved = (
+        NewRows.stack([found]).priors(by_row, everything, more) for more in (None, added)
+    )
     for i, what in enumerate(rated):
         g, s = len(what), sum((plain.Q[k] for k in what), np.zeros(3))
         P = np.linalg.inv(plain.R(g))
-        np.testing.assert_allclose(unpack(priors.precision)[i], P, rtol=1e-5, atol=1e-6)
-        mean = np.linalg.solve(P, priors.linear[i])
+        precision = unpack(priors.precision)[0, priors.group[i]]
+        np.testing.assert_allclose(precision, P, rtol=1e-5, atol=1e-6)
+        mean, other = (np.linalg.solve(P, one.linear[0, i]) for one in (priors, moved))
         np.testing.assert_allclose(mean, plain.a(g + 1, s), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(other, mean + added[0, i], rtol=1e-5, atol=1e-6)
     nothing = np.zeros((TRAIN.n_users, 3))
     known = found.known_priors(TRAIN.by_user.counts, found.told_sums(), nothing)
     for i in (0, 11):

@@ -95,6 +95,15 @@ def test_draws_from_q_at_once_are_those_of_a_loop(name):
     compare(Variational(MODELS[name], sweeps=4, keep=7).fit(TRAIN).posterior, "user")
 
 
+def test_somebody_who_rated_nothing_that_is_known_is_at_the_prior():
+    known = sampled("default")
+    new = Ratings.from_triplets(users=[700, 700], items=[888, 999], ratings=[1.0, 2.0],
+                                scale=(-9, 9))  # fmt: skip
+    more = add_rows(known, new)
+    found = more.draws["user.x"][:, more.row_of("user", [700])[0]]
+    np.testing.assert_allclose(found, known.complete().draws["user.new_mean"], **CLOSE)
+
+
 @pytest.mark.parametrize("most", [1, 5, 11])
 def test_how_many_draws_go_together_makes_no_difference(monkeypatch, most):
     known = sampled("default")

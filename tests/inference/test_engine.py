@@ -150,4 +150,6 @@ def test_ray_refuses_what_one_process_draws():
     for name in ("user side", "user design"):
         with pytest.raises(DataError, match=r"designs need all users in one place; choose Ray"):
             Gibbs(VARIANTS[name], engine=Ray(resident=True))
+    with pytest.raises(DataError, match=r"effects and latent .* choose Ray\(resident=False\)"):
+        Gibbs(Model(time="chain"), engine=Ray(resident=True))
     assert Gibbs(BASE, engine=Ray(resident=True)).engine.resident

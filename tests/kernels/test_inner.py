@@ -108,23 +108,50 @@ def test_factors_are_the_same_in_both_forms(count):
     assert changed.sum() == count
 
 
-def test_cells_of_lanes_are_the_same_in_both_forms():
-    scale, add = llvm.scale_column, llvm.add_lanes
-    Q, factor = np.random.default_rng(3).normal(size=(9, 6, LANES)), np.arange(1.0, LANES + 1)
+WORK = {
+    "multiply_4": (4, 2, 1, 4, 5),
+    "pivot_column": (2, 6),
+    "divide_cell": (4, 2),
+    "step_back": (3, 7),
+    "normalise_row": (4, 1),
+}
+CHANGED = {  # (row, column) of every cell that is written
+    "multiply_4": [(4, 5), (5, 5), (6, 5), (7, 5)],
+    "pivot_column": [(2, 2), (3, 2), (4, 2), (5, 2)],
+    "divide_cell": [(4, 2)],
+    "step_back": [(7, 0), (7, 1), (7, 2), (7, 3)],
+    "normalise_row": [(4, 1), (4, 2), (4, 3), (4, 4)],
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work_on_cells_is_the_same_in_both_forms(name):
+    work, Q = getattr(llvm, name), np.random.default_rng(3).gamma(2.0, size=(9, 6, LANES))
+    both, numbers = (Q.copy(), Q.copy()), WORK[name]
+    names = ", ".join("abcde"[: len(numbers)])
+    made = {"work": work}
+    exec(f"def fast(Q, {names}):\n    work(Q, {names})", made)  # an intrinsic has no *args
+    njit(made["fast"], fastmath={"contract"})(both[0], *numbers)
+    getattr(plain, name)(both[1], *numbers)
+    np.testing.assert_allclose(*both, rtol=1e-13, atol=1e-13)
+    assert list(zip(*np.nonzero((both[0] != Q).any(axis=2)), strict=True)) == CHANGED[name]
+
+
+def test_lanes_are_added_in_the_same_way_in_both_forms():
+    add = llvm.add_lanes
+    Q, factor = np.random.default_rng(3).normal(size=54 * LANES), np.arange(1.0, LANES + 1)
 
     @njit(fastmath={"contract"})
-    def fast(Q, flat, factor):
-        scale(Q, 2, 5, 1, factor)
+    def fast(flat, factor):
         add(flat, 7, flat, 20, flat, 33, factor, 4)
 
     both = Q.copy(), Q.copy()
-    fast(both[0], both[0].reshape(-1), factor)
-    plain.scale_column(both[1], 2, 5, 1, factor)
-    flat = both[1].reshape(-1)
-    plain.add_lanes(flat, 7, flat, 20, flat, 33, factor, 4)
+    fast(both[0], factor)
+    plain.add_lanes(both[1], 7, both[1], 20, both[1], 33, factor, 4)
     np.testing.assert_allclose(*both, rtol=1e-13, atol=1e-13)
-    changed = np.flatnonzero((both[0] != Q).any(axis=2))
-    assert changed.tolist() == [7, 8, 9, 10, 13, 19, 25]
+    right = Q[20 * LANES : 24 * LANES] + Q[33 * LANES : 37 * LANES] * np.tile(factor, 4)
+    np.testing.assert_allclose(both[0][7 * LANES : 11 * LANES], right, rtol=1e-13, atol=1e-13)
+    assert (both[0] != Q).sum() == 4 * LANES
 
 
 @pytest.mark.slow  # every kernel compiled once more

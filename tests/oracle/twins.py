@@ -64,6 +64,20 @@ def offsets_of_values() -> Pairs:
     return offsets(True)
 
 
+@case
+def lines_of_sums() -> Pairs:
+    rng = np.random.default_rng(8)
+    v, rated, group = random_design(40, 13, False), rng.permutation(30)[:13], rng.integers(0, 3, 40)
+    values = rng.normal(size=(4, 30, 5)).astype(np.float32)
+    constant, slope = rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 3, 5, 5))
+    out, right = np.empty((4, 40, 5)), np.empty((4, 40, 5))
+    designs.lines_of_sums(sparse_of(v, False), rated, values, group, constant, slope, out)
+    for k in range(4):
+        for i, g in enumerate(group):
+            right[k, i] = constant[k, g] + v[i] @ values[k, rated].astype(float) @ slope[k, g]
+    return [(out, right)]
+
+
 def row_strips(row: np.ndarray) -> np.ndarray:
     return designs.strips(row[None])[:, 0]
 

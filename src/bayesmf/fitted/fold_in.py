@@ -21,7 +21,7 @@ from bayesmf.fitted.by_rating import (
     positions,
     row_parameters,
 )
-from bayesmf.fitted.new_rows import NewRows
+from bayesmf.fitted.new_rows import GroupPriors, NewRows
 from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior, merge_ratings
 from bayesmf.fitted.settle import (
@@ -38,9 +38,8 @@ from bayesmf.kernels.designs import pattern
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import OtherSide
 from bayesmf.model.conditionals import POINTS
-from bayesmf.model.data import Data, SideData
+from bayesmf.model.data import Data, RowPriors, SideData
 from bayesmf.model.designs import SIDES, Name
-from bayesmf.model.spec import Model
 from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays, shift_names
 from bayesmf.random.draws import Draws, StackedDraws
 from bayesmf.random.streams import stream
@@ -56,30 +55,17 @@ MOST_ROWS = 1 << 11
 
 
 def _start_rows(
-    model: Model, state: State, mine: SideData, prior: NewRows, rated: Any
-) -> tuple[SideData, State, Side, Side, Array]:
-    """Return the data of new rows, a state with these at zero, both sides, and T_g of newness.
-
-    The other side of state and data has the rows ``rated`` of the posterior.
-    """
+    state: State, mine: SideData, priors: GroupPriors
+) -> tuple[SideData, State, Side, Side]:
+    """Return the data of new rows, a state with these at zero, their side, and the other side."""
     side, others = state.sides(mine.name)
     rows = len(mine.counts)
     x = np.zeros((rows, side.x.shape[1]))
     # the prior knows what designs add
     me = replace(side, x=x, alpha=np.ones(rows), scale=np.ones(rows), shifts=[])
-    priors = prior.priors(pattern(mine.observed), _add_given(mine, prior.W), rated)
-    traces = priors.traces(prior)[priors.group]
-    mine = replace(mine, priors=priors.by_row())
+    mine = replace(mine, priors=RowPriors(priors.precision[0, priors.group], priors.linear[0]))
     new = replace(state, user=me) if mine.name == "user" else replace(state, item=me)
-    return mine, new, me, others, traces
-
-
-def _add_given(mine: SideData, W: Array) -> Array:
-    """Return what given designs add to new rows, for the W of one draw or of each of many."""
-    given = join_given(mine.matrices)
-    if given is None:
-        return np.zeros((*W.shape[:-2], len(mine.counts), W.shape[-1]))
-    return np.asarray(given @ W) if W.ndim == 2 else np.stack([given @ each for each in W])
+    return mine, new, me, others
 
 
 def add_rows(
@@ -237,10 +223,10 @@ class _Folding:
         """``given`` are ratings of the new rows, and ``rated`` the others that these have rated."""
         self.old, self.side, self.model, self.seed = old, side, old.model, seed
         self.other: Name = "item" if side == "user" else "user"
-        self.rated: Any = rated
+        self.rated = rated
         if old.model.responds:  # effects and the likelihood know the others by their numbers
-            self.rated = slice(None)
             others = old.ids(self.other)
+            self.rated = np.arange(len(others), dtype=np.int32)
             given = _by(side, _by(side, given).onto(_by(side, given).users, others))
         self.data = Data.of(given, old.model, old.mean)
         self.mine, self.theirs = self.data.user, self.data.item
@@ -286,12 +272,11 @@ class _Folding:
             if f"{other}.{part}" in draws:
                 x[..., :size] += np.take(draws[f"{other}.{part}"][span], self.rated, axis=1)
         beta = np.take(draws[f"{other}.alpha"][span], self.rated, axis=1).astype(float).ravel()
-        others = OtherSide.of(x.reshape(len(beta), -1), beta, POINTS)
-        observed = repeat(self.mine.observed, times, len(self.rated))
-        priors = prior.priors(pattern(observed), _add_given(self.mine, prior.W), self.rated)
-        groups = len(priors.counts)
+        others = OtherSide.of(x.reshape(len(beta), x.shape[2]), beta, POINTS)
+        priors = self._find_priors(prior)
+        groups = priors.precision.shape[1]
         stacked = StackedRows(
-            observed,
+            repeat(self.mine.observed, times, len(self.rated)),
             others,
             draws["tau"][span, 0].astype(float),
             self.mine.counts,
@@ -301,12 +286,18 @@ class _Folding:
         )
         first = begin_draws(self.old, self.seed, span.start + 1)
         own = StackedDraws(first.seed, first.chain, first.sweep, each=rows)
-        traces = priors.traces(prior).reshape(times * groups, -1)
+        traces = priors.traces.reshape(times * groups, -1)
         found = draw_stacked_rows(self.model, self.side, stacked, traces, own, ROUNDS)
         return {
             name: array.astype(np.float32).reshape(times, rows, *array.shape[1:])
             for name, array in zip(("x", "noise", "alpha", "newness"), found, strict=True)
         }
+
+    def _find_priors(self, prior: NewRows) -> GroupPriors:
+        """Return the priors of the new rows in some draws."""
+        given, rows = join_given(self.mine.matrices), pattern(self.mine.observed)
+        added = None if given is None else np.stack([given @ W for W in prior.W])
+        return prior.priors(rows, self.rated, added)
 
     def fold(
         self, arrays: Arrays, number: int, draws: Draws, kind: Kind, prior: NewRows
@@ -323,8 +314,8 @@ class _Folding:
             model, state = at_point(model, state)
         added = known_additions(self.old, self.data, state, side)
         state = begin_rows(model, self.data, state, side)
-        found = _start_rows(model, state, self.mine, prior.take(number), self.rated)
-        mine, new, me, others, traces = found
+        priors = self._find_priors(prior.take(slice(number, number + 1)))
+        mine, new, me, others = _start_rows(state, self.mine, priors)
         settle_scales(model, self.data, mine, new, draws, kind, added)
         means, noise = Means(len(mine.counts), size), np.zeros((len(mine.counts), size))
         if kind == "draw":
@@ -339,7 +330,7 @@ class _Folding:
             f"{side}.scale": me.scale,
             f"{side}.noise": noise,
             f"{side}.query": np.zeros(len(me.x)),
-            f"{side}.newness": np.einsum("ic,ic->i", traces, means.cov.own),
+            f"{side}.newness": np.einsum("ic,ic->i", priors.traces[0, priors.group], means.cov.own),
         }
         for k in self._rated_sets():
             name = f"{self.other}.{shift_names(k)['W']}"

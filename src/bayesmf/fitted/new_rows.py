@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-from bayesmf.kernels.designs import Sparse, offsets
+from bayesmf.kernels.designs import Sparse, lines_of_sums, offsets
 from bayesmf.kernels.reduce import weighted_moments
 from bayesmf.model.data import RowPriors
 
@@ -66,23 +66,15 @@ class Rated:
 
 
 class GroupPriors(NamedTuple):
-    """The priors of rows, which rows with as many ratings share but for their linear terms.
+    """The priors of rows in many draws, which rows with as many ratings share but for ``linear``.
 
-    Those of many draws have the draw as their first axis.
+    The draw is the first axis of all arrays but ``group``.
     """
 
-    counts: Counts  # of each group: ratings of its rows
     group: NDArray[np.int64]  # of each row
     precision: Array  # of each group: lower triangles row by row
     linear: Array  # of each row
-
-    def by_row(self) -> RowPriors:
-        """The same for each row by itself."""
-        return RowPriors(self.precision[..., self.group, :], self.linear)
-
-    def traces(self, prior: NewRows) -> Array:
-        """T_g of each group, by which its rows are new."""
-        return np.stack([prior.newness(count) for count in self.counts.tolist()], axis=-2)
+    traces: Array  # of each group: T_g of ``NewRows.newness``
 
 
 @dataclass(frozen=True)
@@ -191,6 +183,13 @@ class NewRows:
         """
         return self._once("newness", count, self._newness)
 
+    def slope(self, count: int) -> Array:
+        """H_{g+1}' R_g^-1 / (g + 1): what s adds to the linear term R_g^-1 a_{g+1}(s)."""
+        return self._once("slope", count, self._slope)
+
+    def _slope(self, count: int) -> Array:
+        return np.asarray(self.gain(count + 1).mT @ self.precision(count) / (count + 1))
+
     def _newness(self, count: int) -> Array:
         rows, columns = np.tril_indices(self.mean.shape[-1])
         whole = np.trace(self.gain(1) @ self.asked, axis1=-2, axis2=-1)
@@ -214,44 +213,42 @@ class NewRows:
         """b_j for every row (bias, T_j) of the other side."""
         return np.asarray(np.einsum("ja,ja->j", _with_one(others), self.raters @ self.gain(1).T))
 
-    def sums(self, by_row: Sparse, rated: Any = slice(None)) -> Array:
-        """The sum of Q_k over what each of some rows rated; ``by_row`` may number only ``rated``.
+    def priors(self, by_row: Sparse, rated: NDArray[Any], added: Array | None) -> GroupPriors:
+        """The priors of rows with these ratings, asked about an item, in each of many draws.
 
-        Of many draws, ``by_row`` has the same rows in each draw, draw after draw, and so have the
-        sums.
+        ``rated`` has the row of the other side for each column of ``by_row``. ``added`` is what
+        designs that do not depend on ratings add to each row, if there are any.
         """
-        raters = np.asarray(self.raters[..., rated, :], float)
-        return _sums(by_row, raters.reshape(-1, raters.shape[-1]), np.ones(len(by_row.starts) - 1))
-
-    def priors(self, by_row: Sparse, added: Array, rated: Any = slice(None)) -> GroupPriors:
-        """The priors of rows with these ratings, asked about an item.
-
-        ``added`` is what designs that do not depend on ratings add to each row. ``by_row`` and
-        ``rated`` are those of ``sums``.
-        """
-        sums = self.sums(by_row, rated).reshape(added.shape)
-        counts = np.diff(by_row.starts[: added.shape[-2] + 1])
-        return self._priors(counts, sums, 1, added)
+        counts, tril = np.diff(by_row.starts), np.tril_indices(self.mean.shape[-1])
+        distinct, group = np.unique(counts, return_inverse=True)
+        each = distinct.tolist()
+        precision = np.stack([self.precision(count)[..., *tril] for count in each], axis=1)
+        traces = np.stack([self.newness(count) for count in each], axis=1)
+        constant = np.stack([self.means(count, 0 * self.mean[:, None], 1) @ self.precision(count)
+                             for count in each], axis=1)[:, :, 0]  # fmt: skip
+        slope = np.stack([self.slope(count) for count in each], axis=1)
+        linear = np.empty((len(self.mean), len(counts), self.mean.shape[-1]))
+        lines_of_sums(by_row, rated, self.raters, group, constant, slope, linear)
+        if added is not None:
+            for count in each:
+                mine = counts == count
+                linear[:, mine] += added[:, mine] @ self.precision(count)
+        return GroupPriors(group, precision, linear, traces)
 
     def known_priors(self, counts: Counts, sums: Array, added: Array) -> RowPriors:
         """The priors of rows of training: so many ratings, whose Q_k have these sums."""
-        return self._priors(counts, sums, 0, added).by_row()
+        rows, columns = np.tril_indices(self.mean.shape[-1])
+        precision, linear = np.empty((*sums.shape[:-1], len(rows))), np.empty_like(sums)
+        for count in np.unique(counts).tolist():
+            mine, inverse = counts == count, self.precision(count)
+            precision[..., mine, :] = inverse[..., None, rows, columns]
+            means = self.means(count, sums[..., mine, :]) + added[..., mine, :]
+            linear[..., mine, :] = means @ inverse
+        return RowPriors(precision, linear)
 
     def told_sums(self, rows: Any = slice(None)) -> Array:
         """The sum of Q_k over what rows of training rated, each without the row's own part."""
         return np.asarray(self.rated.counts[rows][:, None] * self.told[..., rows, :].astype(float))
-
-    def _priors(self, counts: Counts, sums: Array, asked: int, added: Array) -> GroupPriors:
-        rows, columns = np.tril_indices(self.mean.shape[-1])
-        distinct, group = np.unique(counts, return_inverse=True)
-        found, linear = [], np.empty_like(sums)
-        for count in distinct.tolist():
-            mine = counts == count if len(distinct) > 1 else slice(None)
-            inverse = self.precision(count)
-            found.append(inverse[..., rows, columns])
-            means = self.means(count, sums[..., mine, :], asked) + added[..., mine, :]
-            linear[..., mine, :] = means @ inverse
-        return GroupPriors(distinct, group, np.stack(found, axis=-2), linear)
 
     @classmethod
     def stack(cls, draws: Iterable[NewRows]) -> NewRows:

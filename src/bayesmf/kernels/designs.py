@@ -87,6 +87,29 @@ def offsets_of_strips(matrix, cut, c, out):
 
 
 @parallel
+def lines_of_sums(matrix, rated, values, group, constant, slope, out):
+    """Fills out_ki = constant_kg + s_ki slope_kg, with g the group of row i, for every draw k.
+
+    s_ki is the sum of values[k, rated[j]] over the entries j of row i of ``matrix``.
+    """
+    starts, index = matrix.starts, matrix.index
+    rows, size = out.shape[1], out.shape[2]
+    for n in prange(out.shape[0] * rows):
+        k, i = n // rows, n % rows
+        total = np.zeros(size)
+        for p in range(starts[i], starts[i + 1]):
+            j = rated[index[p]]
+            for a in range(size):
+                total[a] += values[k, j, a]
+        g = group[i]
+        for a in range(size):
+            out[k, i, a] = constant[k, g, a]
+        for b in range(size):
+            for a in range(size):
+                out[k, i, a] += total[b] * slope[k, g, b, a]
+
+
+@parallel
 def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, from_strip):
     """Draws every W_k in turn given the rows S, in coordinates that decouple its columns.
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmf.kernels.inner import add_lanes, scale_column, serial, subtract_1, subtract_4
+from bayesmf.kernels.inner import (
+    add_lanes,
+    divide_cell,
+    multiply_4,
+    normalise_row,
+    pivot_column,
+    serial,
+    subtract_1,
+    subtract_4,
+)
 from bayesmf.machine import LANES
 
 FOUR = 4  # rows that share what they read of another
@@ -16,19 +25,15 @@ FOUR = 4  # rows that share what they read of another
 @serial
 def cholesky(Q, size):
     """Turns every Q into its lower Cholesky factor, in place: Q[a, b, lane], b <= a."""
-    inverse = np.empty(LANES)
     for j in range(size):
         i = j
-        while i + 4 <= size:  # four rows share what they read of row j
+        while i + FOUR <= size:
             subtract_4(Q, i, j, 0, j, j)
-            i += 4
+            i += FOUR
         while i < size:
             subtract_1(Q, i, j, 0, j, j)
             i += 1
-        for lane in range(LANES):
-            Q[j, j, lane] = np.sqrt(Q[j, j, lane])
-            inverse[lane] = 1.0 / Q[j, j, lane]
-        scale_column(Q, j + 1, size, j, inverse)
+        pivot_column(Q, j, size)
 
 
 @serial
@@ -43,18 +48,12 @@ def solve_and_draw(Q, x, normals, size):
     for i in range(size):
         for lane in range(LANES):
             x[i, lane] += normals[i, lane]
-    solve_upper(Q, x, size)
-
-
-@serial
-def solve_upper(Q, x, size):
-    """Turns x into L^-T x, where Q holds L."""
-    minus, cells, L = np.empty(LANES), x.reshape(-1), Q.reshape(-1)
     for i in range(size - 1, -1, -1):
         for lane in range(LANES):
             x[i, lane] /= Q[i, i, lane]
-            minus[lane] = -x[i, lane]
-        add_lanes(cells, 0, cells, 0, L, i * Q.shape[1], minus, i)
+        for k in range(i):
+            for lane in range(LANES):
+                x[k, lane] -= Q[i, k, lane] * x[i, lane]
 
 
 @serial
@@ -90,48 +89,35 @@ def solve_row(Q, i, size):
     """Turns row i of Q, which is beneath L, from q into L^-1 q."""
     for j in range(size):
         subtract_1(Q, i, j, 0, j, j)
-        for lane in range(LANES):
-            Q[i, j, lane] /= Q[j, j, lane]
-
-
-@serial
-def scale_rows(Q, first, end, factor, size):
-    """Multiplies the first ``size`` cells of some rows by those of ``factor``."""
-    rows = Q.reshape(len(Q), -1)  # loops over numbers of a row, from 0 on, become vectors
-    for i in range(first, end):
-        for n in range(size * LANES):
-            rows[i, n] *= factor[n]
+        divide_cell(Q, i, j)
 
 
 @serial
 def invert(Q, first, size):
-    """Fills X = L^-T into the rows of Q from ``first`` on, and turns L into L D, D_jj = 1 / L_jj.
+    """Fills X = L^-T into the rows of Q from ``first`` on, and divides the rows of L by L_jj.
 
-    X = Y D with Y_mj = (1 if j = m) - sum over m <= k < j of Y_mk L_jk / L_kk. There is room for a
-    whole number of fours of rows. All cells of these rows beside X become zero.
+    X_mj = (1 if j = m, else - sum over m <= k < j of X_mk L_jk) / L_jj, and L_jj becomes 1 / L_jj.
+    There is room for a whole number of fours of rows.
     """
-    D, rows = np.empty(size * LANES), Q.reshape(len(Q), -1)
     for j in range(size):
-        for lane in range(LANES):
-            D[j * LANES + lane] = 1.0 / Q[j, j, lane]
-    scale_rows(Q, 0, size, D, size)
+        normalise_row(Q, j, 0)
     for m in range(0, size, FOUR):
-        for i in range(first + m, first + m + FOUR):
-            for n in range(Q.shape[1] * LANES):
-                rows[i, n] = 0.0
-        for r in range(min(FOUR, size - m)):
-            for lane in range(LANES):
-                Q[first + m + r, m + r, lane] = 1.0
-        for j in range(m + 1, size):
+        end = min(m + FOUR, size)
+        for a in range(FOUR):
+            for b in range(m, end):
+                for lane in range(LANES):
+                    Q[first + m + a, b, lane] = Q[b, b, lane] if b == m + a else 0.0
+        for j in range(m + 1, end):
             subtract_4(Q, first + m, j, m, j, j)
-    scale_rows(Q, first, first + size, D, size)
+        for j in range(end, size):
+            multiply_4(Q, first + m, j, m, j, j)
 
 
 @serial
 def times_inverse(Q, first, j, column, size):
-    """Puts X times row j of Q, times -1, into a column of zeros beside X of ``invert``."""
+    """Puts X times row j of Q, times -1, into a column beside X, which is of ``invert``."""
     for m in range(0, size, FOUR):
-        subtract_4(Q, first + m, j, m, size, column)
+        multiply_4(Q, first + m, j, m, size, column)
 
 
 @serial
@@ -139,14 +125,15 @@ def trace_inverse(Q, first, T, totals, size):
     """Fills ``totals`` with tr(T (L L')^-1) = sum of T_ab X_a'X_b, where X is of ``invert``.
 
     T is a lower triangle row by row, with twice what is beside the diagonal. ``totals`` has one
-    cell of lanes for each column, whose sum is the trace. The X_a'X_b are beside X.
+    cell of lanes for each column, whose sum is the trace. The X_a'X_b are put beside X.
     """
     rows = Q.reshape(len(Q), -1)
     totals[:] = 0.0
     for m in range(0, size, FOUR):
         for b in range(min(m + FOUR, size)):
-            subtract_4(Q, first + m, first + b, m, size, size + b)
+            multiply_4(Q, first + m, first + b, m, size, size + b)
         for a in range(m, min(m + FOUR, size)):
+            # numbered from 0 on, so that the loop becomes one over vectors
             products, weights = rows[first + a, size * LANES :], T[a * (a + 1) // 2 * LANES :]
             for n in range((a + 1) * LANES):
                 totals[n] -= weights[n] * products[n]

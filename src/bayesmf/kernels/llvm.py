@@ -178,10 +178,12 @@ def _lanes_at(context, builder, kind, value, row, column=None):
     return builder.bitcast(start, VECTOR.as_pointer())
 
 
-def _subtract_products(count: int):
+def _subtract_products(count: int, fresh: bool = False):
     """Returns an intrinsic that works on ``count`` rows r at once.
 
     Q[i + r, n, :] -= sum over first <= k < end of Q[i + r, k, :] Q[j, k, :]
+
+    With ``fresh``, what was in Q[i + r, n, :] does not count.
     """
 
     @intrinsic
@@ -197,7 +199,8 @@ def _subtract_products(count: int):
             rows = [builder.add(i, ir.Constant(i.type, r)) for r in range(count)]
             sums = [cgutils.alloca_once(builder, VECTOR) for _ in rows]
             for row, total in zip(rows, sums, strict=True):
-                builder.store(builder.load(pointer(row, n), align=8), total)
+                zero = ir.Constant(VECTOR, [0.0] * LANES)
+                builder.store(zero if fresh else builder.load(pointer(row, n), align=8), total)
             with cgutils.for_range(builder, end, start=first) as loop:
                 shared = builder.load(pointer(j, loop.index), align=8)
                 for row, total in zip(rows, sums, strict=True):
@@ -216,23 +219,67 @@ def _subtract_products(count: int):
 
 subtract_4 = _subtract_products(4)
 subtract_1 = _subtract_products(1)
+multiply_4 = _subtract_products(4, fresh=True)
 
 
-@intrinsic
-def scale_column(typingctx, Q, begin, end, j, factor):
-    """Multiplies Q[i, j, :] by ``factor``, for begin <= i < end."""
-    signature = types.void(Q, types.intp, types.intp, types.intp, factor)
+def _on_cells(action):
+    """Returns an intrinsic of Q and two numbers, which ``action`` works on cell by cell.
 
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        zero = ir.Constant(args[1].type, 0)
-        factor = builder.load(_lanes_at(context, builder, kinds[4], args[4], zero), align=8)
-        with cgutils.for_range(builder, args[2], start=args[1]) as loop:
-            at = _lanes_at(context, builder, kinds[0], args[0], loop.index, args[3])
-            builder.store(builder.fmul(builder.load(at, align=8), factor), at, align=8)
-        return context.get_dummy_value()
+    ``action(builder, cell, a, b)``, where ``cell(row, column)`` points to the lanes of a cell.
+    """
 
-    return signature, codegen
+    @intrinsic
+    def work(typingctx, Q, a, b):
+        signature = types.void(Q, types.intp, types.intp)
+
+        def codegen(context, builder, signature, args):
+            cell = partial(_lanes_at, context, builder, signature.args[0], args[0])
+            action(builder, cell, args[1], args[2])
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return work
+
+
+def _pivot(builder, cell, j, end):
+    pivot = builder.load(cell(j, j), align=8)
+    kind, name = ir.FunctionType(VECTOR, [VECTOR]), f"llvm.sqrt.v{LANES}f64"
+    root = builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [pivot])
+    builder.store(root, cell(j, j), align=8)
+    inverse = builder.fdiv(ir.Constant(VECTOR, [1.0] * LANES), root)
+    with cgutils.for_range(builder, end, start=builder.add(j, ir.Constant(j.type, 1))) as loop:
+        at = cell(loop.index, j)
+        builder.store(builder.fmul(builder.load(at, align=8), inverse), at, align=8)
+
+
+def _divide(builder, cell, i, j):
+    at, by = cell(i, j), builder.load(cell(j, j), align=8)
+    builder.store(builder.fdiv(builder.load(at, align=8), by), at, align=8)
+
+
+def _step_back(builder, cell, i, x):
+    solved = builder.fdiv(*(builder.load(cell(row, i), align=8) for row in (x, i)))
+    builder.store(solved, cell(x, i), align=8)
+    with cgutils.for_range(builder, i) as loop:
+        at, own = cell(x, loop.index), builder.load(cell(i, loop.index), align=8)
+        product = builder.fmul(own, solved, flags=("contract",))
+        left = builder.fsub(builder.load(at, align=8), product, flags=("contract",))
+        builder.store(left, at, align=8)
+
+
+def _normalise(builder, cell, j, begin):
+    inverse = builder.fdiv(ir.Constant(VECTOR, [1.0] * LANES), builder.load(cell(j, j), align=8))
+    with cgutils.for_range(builder, j, start=begin) as loop:
+        at = cell(j, loop.index)
+        builder.store(builder.fmul(builder.load(at, align=8), inverse), at, align=8)
+    builder.store(inverse, cell(j, j), align=8)
+
+
+pivot_column = _on_cells(_pivot)  # Q[j, j] becomes its root, by which Q[j + 1 : end, j] are divided
+divide_cell = _on_cells(_divide)  # Q[i, j] /= Q[j, j]
+step_back = _on_cells(_step_back)  # Q[x, i] /= Q[i, i], then Q[x, k] -= Q[i, k] Q[x, i] for k < i
+normalise_row = _on_cells(_normalise)  # Q[j, begin : j] /= Q[j, j], which becomes its inverse
 
 
 @intrinsic
@@ -333,9 +380,13 @@ subtract_from_valued_rows = _over_entries(_subtract, True)  # row_i -= v total
 @serial
 def _run_all(z, index, values, sums, width, Q, total):
     add_products(z, index, values, 0.0, 0, 1, sums, width)  # type: ignore[call-arg]
+    multiply_4(Q, 0, 1, 0, 1, 1)
     subtract_4(Q, 0, 0, 0, 1, 1)
     subtract_1(Q, 0, 0, 0, 1, 1)
-    scale_column(Q, 2, 4, 0, total)
+    pivot_column(Q, 0, 4)
+    divide_cell(Q, 2, 0)
+    normalise_row(Q, 1, 0)
+    step_back(Q, 1, 3)
     flat = Q.reshape(-1)
     add_lanes(flat, 2, flat, 2, flat, 0, z[0], 2)
     add_rows(index, values, 0, 1, values, z, total)
@@ -345,16 +396,16 @@ def _run_all(z, index, values, sums, width, Q, total):
 
 
 def try_out() -> None:
-    """Compiles every loop, or loads it from Numba's cache, and runs it once on ones.
+    """Compiles every loop, or loads it from Numba's cache, and runs it once.
 
     Raises whatever the compiler raises, and ArithmeticError if a number comes out wrong.
     """
     z, index, values = np.ones((1, LANES)), np.zeros(1, np.int32), np.full(1, 3.0)
-    sums, Q, total = np.zeros((LANES, LANES)), np.ones((4, 2, LANES)), np.zeros(LANES)
+    sums, Q, total = np.zeros((LANES, LANES)), np.full((4, 2, LANES), 4.0), np.zeros(LANES)
     _run_all(z, index, values, sums, (0,), Q, total)
     y = np.array([1.0] * (LANES - 1) + [3.0 - 0.0 - 1.0])  # the target is in the last column
     right = (np.tril(sums) == np.tril(np.outer(y, y))).all()
-    right &= (Q[:, 0] == np.array([[1.0], [2.0], [0.0], [0.0]])).all()
-    right &= (Q[:, 1] == np.array([[-1.0], [-1.0], [0.0], [0.0]])).all()
+    right &= (Q[:, 0] == np.array([[2.0], [2.0 - 1 / 16], [1.0], [66.0]])).all()
+    right &= (Q[:, 1] == np.array([[-48.0], [-48.0 - 1 / 32], [-32.0], [1024.0]])).all()
     if not (right and (total == 12.0).all() and (z == 1.0 - 12.0 - 36.0).all()):
         raise ArithmeticError("a loop gave a wrong number")

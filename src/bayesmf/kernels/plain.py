@@ -41,11 +41,46 @@ def subtract_1(Q, i, j, first, end, n):
 
 
 @serial
-def scale_column(Q, begin, end, j, factor):
-    """Multiplies Q[i, j, :] by ``factor``, for begin <= i < end."""
-    for i in range(begin, end):
+def multiply_4(Q, i, j, first, end, n):
+    """Does the same as ``subtract_4`` with zeros in Q[i : i + 4, n]."""
+    for r in range(4):
         for lane in range(LANES):
-            Q[i, j, lane] *= factor[lane]
+            Q[i + r, n, lane] = 0.0
+    subtract_4(Q, i, j, first, end, n)
+
+
+@serial
+def pivot_column(Q, j, end):
+    """Turns Q[j, j] into its root, by which Q[i, j] is divided for j < i < end."""
+    for lane in range(LANES):
+        Q[j, j, lane] = np.sqrt(Q[j, j, lane])
+        for i in range(j + 1, end):
+            Q[i, j, lane] *= 1.0 / Q[j, j, lane]
+
+
+@serial
+def divide_cell(Q, i, j):
+    """Divides Q[i, j] by Q[j, j]."""
+    for lane in range(LANES):
+        Q[i, j, lane] /= Q[j, j, lane]
+
+
+@serial
+def step_back(Q, i, x):
+    """Divides Q[x, i] by Q[i, i], and subtracts Q[i, k] Q[x, i] from Q[x, k] for k < i."""
+    for lane in range(LANES):
+        Q[x, i, lane] /= Q[i, i, lane]
+        for k in range(i):
+            Q[x, k, lane] -= Q[i, k, lane] * Q[x, i, lane]
+
+
+@serial
+def normalise_row(Q, j, begin):
+    """Divides Q[j, k] by Q[j, j] for begin <= k < j, and turns Q[j, j] into its inverse."""
+    for lane in range(LANES):
+        Q[j, j, lane] = 1.0 / Q[j, j, lane]
+        for k in range(begin, j):
+            Q[j, k, lane] *= Q[j, j, lane]
 
 
 @serial

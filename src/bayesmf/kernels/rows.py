@@ -13,7 +13,7 @@ from numba import prange
 
 from bayesmf.kernels.designs import NO_VALUES, solve_one, squared_error
 from bayesmf.kernels.gram import add_covariances, gram
-from bayesmf.kernels.inner import parallel, serial
+from bayesmf.kernels.inner import parallel, serial, step_back
 from bayesmf.kernels.lanes import (
     FOUR,
     cholesky,
@@ -24,7 +24,6 @@ from bayesmf.kernels.lanes import (
     invert,
     solve_and_draw,
     solve_row,
-    solve_upper,
     store_errors,
     times_inverse,
     trace_inverse,
@@ -375,11 +374,12 @@ def draw_stack(stack, counter, errors):
             fill_lanes(counter, rows, stack.rows, scratch, normals)
             cholesky(Q, size)
             solve_row(Q, size, size)
-            for a in range(size):
-                for lane in range(LANES):
-                    normals[a, lane] += Q[size, a, lane]
-            solve_upper(Q, normals, size)
-            store_errors(stack.sums[batch], normals.reshape(-1), slopes, rows, errors, size)
+            x, shift = Q[size].reshape(-1), normals.reshape(-1)
+            for n in range(size * LANES):
+                x[n] += shift[n]
+            for i in range(size - 1, -1, -1):
+                step_back(Q, i, size)
+            store_errors(stack.sums[batch], x, slopes, rows, errors, size)
 
 
 @parallel
