@@ -287,9 +287,12 @@ class Ordinal(Cells):
         draws: Draws,
         shared: bool,
     ) -> tuple[Parameters, float]:
-        """Draw tau and the gaps, with z integrated out; not ``shared``, the gaps of users alone."""
+        """Draw tau and the gaps, with z integrated out; not ``shared``, the gaps of users alone.
+
+        What all share is moved in every other sweep.
+        """
         steps = _Steps(self, parameters, tau, seen)
-        if shared:
+        if shared and draws.sweep % 2 == 0:  # which costs as much as all else here
             tau = steps.move_all(hyper, draws)
         if self.cuts == "users":
             steps.move_users(draws)
