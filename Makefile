@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser chromium lint types api picture bench bench-load bench-sweep clean
+.PHONY: demo test test-slow test-browser chromium lint types api picture bench bench-load bench-sweep literature clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -49,6 +49,10 @@ picture: .venv/installed-dev
 # Us and the peers, each in an environment of its own under .bench; hours.
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/peers.py $(BENCH)
+
+# The literature's protocols beside its figures, for docs/results/literature.md.
+literature: .venv/installed-dev
+	$(BIN)/python benchmarks/literature $(LITERATURE)
 
 bench-sweep: .venv/installed-dev
 	$(BIN)/python benchmarks/sweep.py

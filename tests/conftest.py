@@ -1,6 +1,7 @@
 """What holds for all tests: one thread, which small worlds like, and the same examples always."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -15,6 +16,14 @@ from hypothesis import settings
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", max_examples=3000, deadline=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture
+def listening():
+    """Ctrl-C is heard, also where the tests run with nohup, or with an & in a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 from common import Bench
-from myfm import MyFMRegressor, RelationBlock
+from myfm import MyFMClassifier, MyFMRegressor, RelationBlock
 
 bench = Bench()
 blocks_asked = bench.set["blocks"]  # "none", "user" or "both"
+probit = bench.set.get("probit")  # of thumbs: the file for the test ratings' probabilities
+Machine = MyFMClassifier if probit else MyFMRegressor
 nothing = sp.csr_matrix((len(bench.test_value), 0))
 
 
@@ -40,7 +42,7 @@ elif blocks_asked == "both":
 users, items = users.tocsr(), items.tocsr()
 train = [RelationBlock(bench.user, users), RelationBlock(bench.item, items)]
 test = [RelationBlock(bench.test_user, users), RelationBlock(bench.test_item, items)]
-fm = MyFMRegressor(rank=bench.rank, random_seed=bench.seed)
+fm = Machine(rank=bench.rank, random_seed=bench.seed)
 fm.fit(None, bench.value, X_rel=train, group_shapes=groups, n_iter=bench.sweeps,
        n_kept_samples=bench.sweeps - bench.set["burn_in"],
        callback=watch)  # fmt: skip
@@ -50,5 +52,7 @@ if bench.judged:
         # user code
         fm.predict(None, test)
         # end
+        if probit:
+            np.save(probit, fm.predict_proba(None, test))
 bench.coverage_of_draws()
 bench.end()

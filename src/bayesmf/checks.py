@@ -9,23 +9,40 @@ from typing import Any
 
 from bayesmf.errors import DataError
 
+MOST_SWEEPS, MOST_CHAINS = 2**32 - 1, 2**16  # that have random numbers of their own
 
-def check_whole(name: str, value: Any, least: int = 0) -> int:
-    """Return ``value`` as an int, or refuse what is no whole number from ``least`` on."""
+
+def check_whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """Return ``value`` as an int, or refuse what is no whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r}: give a whole number, not {type(value).__name__}")
     if value < least:
         raise DataError(f"{name}={value}: choose {least} or more")
+    if most is not None and int(value) > most:
+        raise DataError(f"{name}={value}: choose {least} to {most}")
     return int(value)
 
 
-def check_number(name: str, value: Any, above: float = -math.inf) -> float:
-    """Return ``value`` as a float, or refuse what is not finite and above ``above``."""
+def check_seed(value: Any) -> int:
+    """Return a seed as an int: a whole number of 64 bits."""
+    return check_whole("seed", value, 0, 2**64 - 1)
+
+
+def check_length(sweeps: Any) -> int:
+    """Return a number of sweeps as an int."""
+    return check_whole("sweeps", sweeps, 1, MOST_SWEEPS)
+
+
+def check_number(
+    name: str, value: Any, above: float = -math.inf, *, least: float = -math.inf
+) -> float:
+    """Return ``value`` as a float, or refuse what is not finite, above ``above`` and ``least``."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}={value!r}: give a number, not {type(value).__name__}")
     number = float(value)
-    if not (math.isfinite(number) and number > above):
-        limit = "a finite number" if above == -math.inf else f"a finite number above {above:g}"
+    if not (math.isfinite(number) and number > above and number >= least):
+        limit = "a finite number" + (f" above {above:g}" if above > -math.inf else "")
+        limit += f", {least:g} or more" if least > -math.inf else ""
         raise DataError(f"{name}={value}: choose {limit}")
     return number
 

@@ -37,6 +37,15 @@ class Option:
         return f"{self.name}={value}" + (f" of {self.function}" if self.function else "")
 
 
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+LONGEST = 900  # characters of a message; what quotes more of a file is cut in its middle
+
+
+def visible(text: str) -> str:
+    """Write control characters as escapes, so that no id can steer a terminal or hide text."""
+    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def clause(text: str) -> str:
     """A part of a message that is left out where the interface lacks an option named in it."""
     return f"\x0e{text}\x0f"
@@ -52,7 +61,8 @@ def render(
 ) -> str:
     """Spell every option of a message with ``spell``, which returns None for one not at hand.
 
-    A clause about such an option is left out; outside of a clause ``elsewhere`` spells it.
+    A clause about such an option is left out; outside of a clause ``elsewhere`` spells it. Control
+    characters are made visible, and a message that quotes very much is shortened.
     """
 
     def keep(found: re.Match[str]) -> str:
@@ -63,7 +73,8 @@ def render(
         option = Option(*json.loads(found[1]))
         return spell(option) or elsewhere(option)
 
-    return _OPTION.sub(show, _CLAUSE.sub(keep, message))
+    told = visible(_OPTION.sub(show, _CLAUSE.sub(keep, message)))
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 300]} ... {told[-300:]}"
 
 
 class DataError(ValueError):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import update_wrapper
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -15,17 +18,18 @@ from numba import njit
 from threadpoolctl import ThreadpoolController
 
 from bayesmf import __version__
+from bayesmf.checks import check_whole
+from bayesmf.compiled import keep_on_disk
 from bayesmf.errors import DataError
 
 FLAGS: dict[str, Any] = {
-    "cache": True,
     "error_model": "numpy",
     "fastmath": {"contract"},  # fused multiply-add, and no other liberty
     "nogil": True,
 }
 
 
-def compiler(form: str = "", **options: Any) -> Callable[[Any], Any]:
+def compiler(form: str = "", parallel: bool = False) -> Callable[[Any], Any]:
     """Returns a decorator that compiles a function with our flags and keeps the code on disk.
 
     Numba files the code under the function's name, and looks only at the function's own source to
@@ -33,12 +37,66 @@ def compiler(form: str = "", **options: Any) -> Callable[[Any], Any]:
     what else the code depends on.
     """
 
-    def compile_function(function: Any) -> Any:
-        function.__qualname__ += f"-{__version__}-{form}" if form else f"-{__version__}"
-        return njit(**options, **FLAGS)(function)
+    def compile_function(function: Any, *more: str, **options: Any) -> Any:
+        words = [function.__qualname__, __version__, *filter(None, (form, *more))]
+        named = update_wrapper(FunctionType(function.__code__, function.__globals__), function)
+        named.__qualname__ = "-".join(words)
+        return keep_on_disk(njit(**options, **FLAGS)(named))
 
-    return compile_function
+    def compile_both(function: Any) -> Kernel:
+        return Kernel(compile_function(function, parallel=True), compile_function(function, "one"))
 
+    return compile_both if parallel else compile_function
+
+
+class Kernel:
+    """A kernel with a parallel loop, and the same one compiled without it, which gives equal bits.
+
+    On one thread there is no parallel region: neither the library behind it nor its state after a
+    fork matters. Numba's workqueue, which it takes where it finds no OpenMP and no TBB, ends the
+    process if two threads are in it, so there one waits for the other. GNU's OpenMP does not work
+    in a process that was forked from one that has used it, so such a process has one thread.
+    """
+
+    waiting = threading.Lock()
+    forked = False  # from a process in which OpenMP had begun
+
+    def __init__(self, parallel: Any, serial: Any) -> None:
+        self.parallel, self.serial = parallel, serial
+        update_wrapper(self, serial.py_func)
+
+    @property
+    def py_func(self) -> Any:
+        """The function as it is written."""
+        return self.serial.py_func
+
+    def __call__(self, *given: Any) -> Any:
+        """Runs the kernel."""
+        if self.forked or numba.get_num_threads() == 1:
+            return self.serial(*given)
+        if _layer() != "workqueue":
+            return self.parallel(*given)
+        with self.waiting:
+            return self.parallel(*given)
+
+
+def _layer() -> str:
+    """Returns the library behind Numba's threads, or nothing if none has been chosen yet."""
+    try:
+        return str(numba.threading_layer())  # type: ignore[attr-defined]
+    except ValueError:
+        return ""
+
+
+def _after_fork() -> None:
+    """What a forked process cannot use as it was: other threads' locks, and OpenMP."""
+    Kernel.waiting = threading.Lock()
+    Kernel.forked |= _layer() == "omp"
+    _libraries.forget_others()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 serial, parallel = compiler(), compiler(parallel=True)
 LANES = 8  # rows, or columns, that go through the arithmetic side by side
@@ -57,7 +115,9 @@ MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 def check_threads(threads: int | None) -> None:
     """Refuses a number of threads that this machine does not have."""
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
+    if threads is None:
+        return
+    if check_whole("threads", threads, 1) > MOST_THREADS:
         raise DataError(f"threads={threads}: choose 1 to {MOST_THREADS} on this machine")
 
 
@@ -74,32 +134,43 @@ class _Libraries:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: list[Numbers] = []  # what each has to set back
         self._modules = -1  # how many were imported when libraries were looked for
         self._found: list[Any] = []
         self._before: Numbers = []  # what shared pools had, the earliest first
 
-    def hold(self) -> Numbers:
-        """Sets every pool to one thread; returns what the caller has to hand to ``release``."""
+    def hold(self, own: Numbers) -> None:
+        """Sets every pool to one thread.
+
+        ``own`` is the caller's, empty, and what to hand to ``release``. What a pool had is noted
+        before it is changed: Ctrl-C may come in between.
+        """
         with self._lock:
             new = len(sys.modules) != self._modules
             if new:
-                self._modules = len(sys.modules)
                 self._found = ThreadpoolController().lib_controllers
-            if new or not self._users:
-                self._before += _set([(pool, 1) for pool in self._found if _is_shared(pool)])
-            self._users += 1
-            own = [(pool, 1) for pool in self._found if not _is_shared(pool)]
-        return _set(own)
+                self._modules = len(sys.modules)
+            first = not self._users
+            self._users.append(own)
+            for pool in self._found:
+                if not _is_shared(pool):
+                    _set(pool, 1, own)
+                elif new or first:
+                    _set(pool, 1, self._before)
 
     def release(self, own: Numbers) -> None:
         """Sets the caller's own pools back, and the shared ones if nobody else is here."""
-        _set(own)
+        for pool, threads in own[::-1]:
+            _set(pool, threads)
         with self._lock:
-            self._users -= 1
-            if not self._users:
-                _set(self._before[::-1])
-                self._before = []
+            self._users = [user for user in self._users if user is not own]
+            while self._before and not self._users:
+                _set(*self._before[-1])
+                self._before.pop()
+
+    def forget_others(self) -> None:
+        """In a forked process: the other threads are gone, and will release nothing."""
+        self._lock, self._users = threading.Lock(), []
 
 
 def _is_shared(pool: Any) -> bool:
@@ -109,16 +180,15 @@ def _is_shared(pool: Any) -> bool:
     return getattr(pool, "threading_layer", None) != "openmp"
 
 
-def _set(numbers: Numbers) -> Numbers:
-    """Sets the numbers of threads; returns those from before."""
-    before = [(pool, pool.num_threads) for pool, _ in numbers]
-    for pool, threads in numbers:
-        # newer versions ignore a thread other than the first that has set a number
-        let_go = getattr(pool, "clear_controlling_thread", lambda force: None)
-        let_go(force=True)
-        pool.set_num_threads(threads)
-        let_go(force=True)
-    return before
+def _set(pool: Any, threads: int, before: Numbers | None = None) -> None:
+    """Sets a pool's number of threads; adds the one it had to ``before``."""
+    if before is not None:
+        before.append((pool, pool.num_threads))
+    # newer versions ignore a thread other than the first that has set a number
+    let_go = getattr(pool, "clear_controlling_thread", lambda force: None)
+    let_go(force=True)
+    pool.set_num_threads(threads)
+    let_go(force=True)
 
 
 _libraries = _Libraries()
@@ -131,12 +201,11 @@ def using(threads: int | None) -> Iterator[None]:
     Blocks may overlap in several threads of the process.
     """
     before = numba.get_num_threads()
-    numba.set_num_threads(threads or MOST_THREADS)
+    own: Numbers = []
     try:
-        own = _libraries.hold()
-        try:
-            yield
-        finally:
-            _libraries.release(own)
+        numba.set_num_threads(threads or MOST_THREADS)
+        _libraries.hold(own)
+        yield
     finally:
+        _libraries.release(own)
         numba.set_num_threads(before)

@@ -33,6 +33,7 @@ OF_MODEL = (
     "precision",
     "bias",
     "likelihood",
+    "time",
 )
 
 
@@ -42,8 +43,9 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters:
 
     - ``rank``, ``user_designs``, ``item_designs``, ``own_features``, ``precision``, ``bias``,
-      ``likelihood``: those of ``Model``. None stands for what ``Model()`` has, so that the default
-      is the best model.
+      ``likelihood``, ``time``: those of ``Model``. A time chain needs a column of times beside the
+      pairs, by its name in a frame. None stands for what ``Model()`` has, so that the default is
+      the best model.
     - ``user_attributes``, ``item_attributes``: what is known about users and items beforehand:
       ``Attributes``, a frame, or the path of a file.
     - ``sweeps``, ``burn_in``: those of ``Gibbs``, for one chain. With None, ``Gibbs`` chooses the
@@ -66,6 +68,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         precision: str | None = None,
         bias: str | None = None,
         likelihood: Any = None,
+        time: str | None = None,
         user_attributes: Any = None,
         item_attributes: Any = None,
         sweeps: int = 200,
@@ -81,6 +84,7 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.precision = precision
         self.bias = bias
         self.likelihood = likelihood
+        self.time = time
         self.user_attributes = user_attributes
         self.item_attributes = item_attributes
         self.sweeps = sweeps
@@ -89,13 +93,18 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> MatrixFactorization:
-        """Fit to pairs (two columns of an array, a frame, or a list) and their ratings ``y``."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MatrixFactorization:
+        """Fit to pairs (two columns of an array, a frame, or a list) and their ratings ``y``.
+
+        ``sample_weight`` are positive weights of the ratings.
+        """
         pairs = _plain_pairs(X)
         ratings = Ratings.from_triplets(
             users=pairs.user,
             items=pairs.item,
             ratings=np.asarray(y, float),
+            times=pairs.seconds() if self.time not in (None, "none") else None,
+            weights=sample_weight,
             duplicates=self.duplicates,  # type: ignore[arg-type]
         )
         self.fit_ = self._sampler().fit(ratings)
@@ -145,7 +154,7 @@ def _threads(n_jobs: int | None) -> int:
 def _plain_pairs(X: Any) -> Pairs:
     """Read pairs whose ids are what they are in an array of objects: all integers, or all text."""
     pairs = pairs_of(X)
-    return Pairs(_to_list(pairs.user), _to_list(pairs.item))
+    return Pairs(_to_list(pairs.user), _to_list(pairs.item), pairs.time)
 
 
 def _to_list(values: Any) -> list[Any]:

@@ -81,3 +81,36 @@ def test_other_kinds_are_refused_in_a_sentence(odd, tmp_path):
         assert "name it with --user-col" in run(*words, code=2)
         columns = ["--user-col", "who", "--item-col", "what", "--rating-col", "stars_given"]
         run(*words, *(columns[:4] if words[0] == "predict" else columns))
+
+
+ODD_IDS = ["[/b]", "[rec]", ":smile:", "[link=x]y[/link]", "a\\[b]"]
+
+
+def test_ids_are_printed_as_they_are(tiny_fit, tmp_path):
+    """They are no markup of the terminal."""
+    lines = "".join(f"{one},{one}\n" for one in ODD_IDS)
+    (tmp_path / "p.csv").write_text("user,item\n" + lines)
+    out = run("predict", tiny_fit, tmp_path / "p.csv")
+    for one in ODD_IDS:
+        assert out.count(one) == 2
+        assert f"user {one!r} was not" in run("recommend", tiny_fit, "--user", one, "-n", 1)
+
+
+def test_control_characters_are_visible(tiny_fit, tmp_path):
+    """In tables and in messages: no id moves the cursor, or hides what follows it."""
+    odd = "a\x1b[31mb\x9bc\u202ed\te"
+    shown = "a\\x1b[31mb\\x9bc\\u202ed\\te"
+    (tmp_path / "p.csv").write_text(f'user,item\n"{odd}",i1\n')
+    assert shown in run("predict", tiny_fit, tmp_path / "p.csv")
+    missing = run("predict", tiny_fit, tmp_path / odd, code=2)
+    assert shown in missing
+    assert odd not in missing
+
+
+def test_a_message_about_a_long_value_stays_readable(tiny_fit, tmp_path):
+    line = f"u1,{'x' * 60_000},4\n"
+    (tmp_path / "r.csv").write_text(f"user,item,rating\n{line}{line}")
+    out = run("evaluate", tiny_fit, tmp_path / "r.csv", code=2)
+    assert "r.csv, line 3" in out
+    assert "--duplicates" in out
+    assert len(out) < 1500

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
+import sys
 
 import click
 import pyarrow as pa
@@ -197,3 +199,22 @@ def test_the_list_of_data_sets_for_machines():
     rows = [json.loads(line) for line in run("data", "list", "--json").splitlines()]
     assert [row["name"] for row in rows][:2] == ["demo", "ml-100k"]
     assert set(rows[0]) == {"name", "what", "here", "terms"}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [["data", "list"], ["data", "describe", "demo", "--json"]])
+def test_an_output_that_is_full_or_closed_is_no_traceback(words):
+    command = " ".join([sys.executable, "-m", "bayesmf", *words])
+    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True)
+    assert full.returncode == 2
+    assert full.stderr == "Error: the output cannot be written (No space left on device)\n"
+    closed = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_ids_that_are_lists_are_refused_in_a_sentence(fit, tmp_path):
+    table = pa.table({"user": [[1], [2]], "item": [1, 2], "rating": [1.0, 2.0]})
+    parquet.write_table(table, tmp_path / "l.parquet")
+    for words in (["predict", fit], ["evaluate", fit]):
+        out = run(*words, tmp_path / "l.parquet", code=2)
+        assert "the user ids are of type list" in out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 
 from bayesmf import DataError, Ratings
 from bayesmf.data.ids import Ids
-from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of
+from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, read_time
 
 USERS, ITEMS = Ids(np.array([10, 20, 30])), Ids(np.array(["a", "b"], object))
 FRAME = {"user": [20, 99, 10], "item": ["b", "a", "zz"]}
@@ -84,3 +86,23 @@ def test_frames_of_rows_that_answer_no_row_have_an_index_of_their_own():
     like = pd.DataFrame({"user": [1, 2]}, index=[5, 6])
     assert list(frame_like({"x": [1, 2]}, like).index) == [5, 6]
     assert list(frame_like({"x": [1, 2, 3]}, like, same_rows=False).index) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("asked", [
+    1794873600, "1794873600", "2026-11-17", "2026-11-17 00:00:00", dt.date(2026, 11, 17),
+    dt.datetime(2026, 11, 17), dt.datetime(2026, 11, 17, tzinfo=dt.UTC),
+    np.datetime64("2026-11-17"), np.int32(1794873600),
+])  # fmt: skip
+def test_a_time_may_be_written_in_many_ways(asked):
+    assert read_time(asked) == 1794873600
+
+
+@pytest.mark.parametrize("asked", ["tomorrow", "", "NaT", 1.5, True, [1], "2026-13-40"])
+def test_what_is_no_time_is_refused(asked):
+    with pytest.raises(DataError, match="is no time; write a date such as 2026-11-17"):
+        read_time(asked)
+
+
+def test_pairs_at_one_time():
+    assert pairs_of([(1, 2), (3, 4)]).at("2026-11-17").seconds().tolist() == [1794873600] * 2
+    assert pairs_of([(1, 2)]).at(None).time is None

@@ -246,7 +246,7 @@ def test_a_changed_file_is_noticed(demo, tmp_path):
     [
         ("paper", {"test_fraction": 1.5}, "test_fraction=1.5"),
         ("paper", {"min_item_ratings": 10**6}, "no item has 1000000 ratings"),
-        ("paper", {"seed": -1}, "seed -1"),
+        ("paper", {"seed": -1}, "seed=-1"),
         ("random", {"test_fraction": 1e-9}, "one part would be empty"),
         ("cold-start", {"given": 0}, "given=0"),
         ("cold-start", {"given": 10**6}, "no way to hold out 0 of 1500 users"),

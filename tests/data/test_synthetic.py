@@ -98,5 +98,5 @@ def test_impossible_worlds_are_refused():
         World(n_items=4)
     with pytest.raises(DataError, match="at least one user"):
         World(n_users=0)
-    with pytest.raises(DataError, match="seed -1"):
+    with pytest.raises(DataError, match="seed=-1"):
         generate(exact(), -1)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from scipy import sparse
 
 import bayesmf
-from bayesmf import DataError, Gibbs, Model, Propagation, write
+from bayesmf import DataError, Gibbs, Model, Propagation, Ratings, write
 from bayesmf.cli.main import main
 from bayesmf.data.io.shards import Shards, part, shard, spans
 from bayesmf.engines.ray.cluster import Ray
@@ -27,8 +27,12 @@ from oracle.variants import VARIANTS, small_ratings
 ray = pytest.importorskip("ray")
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 TRAIN = small_ratings(60, 40, seed=1)
+ROWS = TRAIN.by_user
+TRAIN = Ratings.from_sorted(TRAIN.users, TRAIN.items, ROWS.row_index, ROWS.index, ROWS.values,
+                            np.arange(len(TRAIN)) * 50, TRAIN.scale)  # fmt: skip
 ON_RAY = {name: model for name, model in VARIANTS.items() if model.own_features}
 ON_RAY["default"] = Model(rank=2)
+ON_RAY["time chain"] = Model(rank=2, time="chain")
 
 
 def same(one, other):
@@ -98,6 +102,14 @@ def test_propagated_blocks_have_the_bits_of_the_threads(cluster):
     )  # fmt: skip
     for name, values in one.items():
         np.testing.assert_array_equal(values, other[name])
+
+
+def test_ratings_with_weights_and_their_shards_have_the_bits_of_the_threads(cluster, tmp_path):
+    train = small_ratings(60, 40, seed=1, weighted=True)
+    model = VARIANTS["both sides, joint bias, robust, student-t"]
+    shards, right = shard(train, tmp_path / "shards", blocks=3), fitted(model, train=train)
+    same(fitted(model, Ray(blocks=5), train), right)
+    same(fitted(model, "ray", shards), right)
 
 
 @pytest.mark.parametrize("name", ["both sides, joint bias, robust, student-t", "two designs"])

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+import bayesmf
 from bayesmf import DataError, Gibbs
 from bayesmf.data.io.shards import shard
 from bayesmf.engines.ray import cluster as engine
@@ -28,7 +29,7 @@ from bayesmf.sweep import sweep
 from bayesmf.sweep.rows import row_prior
 from oracle import conditionals as readable
 from oracle.resident import RESIDENT, ROBUST, TEST, TRAIN, InProcess, fitted, same, sparse
-from oracle.variants import VARIANTS, random_state
+from oracle.variants import VARIANTS, random_state, small_ratings
 
 pytest.importorskip("ray")
 
@@ -56,9 +57,15 @@ def test_rows_from_grams_are_those_of_the_conditional(name):
         np.testing.assert_allclose(errors[j], np.sum(np.array(weights) * np.square(e)), rtol=1e-8)
 
 
-@pytest.mark.parametrize("blocks", [1, 5, 1000])
-@pytest.mark.parametrize("name", RESIDENT)
-def test_the_draws_are_those_of_the_ordinary_sweep(name, blocks, monkeypatch):
+HEAVY = bayesmf.split(small_ratings(60, 40, seed=1, weighted=True), "random", seed=0).train
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "train"),
+    [*((name, blocks, TRAIN) for name in RESIDENT for blocks in (1, 5, 1000)),
+     ("no side, robust", 5, HEAVY)],
+)  # fmt: skip
+def test_the_draws_are_those_of_the_ordinary_sweep(name, blocks, train, monkeypatch):
     """Two sweeps amplify rounding, some 1e-15 of sums of order 1, by a few powers of ten.
 
     Only the move of tau with the users' precisions, which needs all users in one place, is missing.
@@ -66,7 +73,7 @@ def test_the_draws_are_those_of_the_ordinary_sweep(name, blocks, monkeypatch):
     right = sweep.draw_tau
     monkeypatch.setattr(sweep, "draw_tau", lambda model, mine, *rest: (
         right(model, mine, *rest) if mine.name == "item" else None))  # fmt: skip
-    one, other = (fitted(RESIDENT[name], where, sweeps=2, blocks=blocks, keep=1)
+    one, other = (fitted(RESIDENT[name], where, train, sweeps=2, blocks=blocks, keep=1)
                   for where in (InProcess, "threads"))  # fmt: skip
     found, expected = to_arrays(one.states[0]), to_arrays(other.states[0])
     for key in expected:

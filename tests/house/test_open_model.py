@@ -22,6 +22,7 @@ from toys.thumbs import Thumbs
 from toys.weekday import DAY, Weekday
 
 ROUNDS, REPLICATES = 4, 250
+LIGHT, HEAVY = small_ratings(), small_ratings(8, 6, weighted=True)
 TOYS = Path(__file__).parents[1] / "toys"
 COUNTS = np.random.default_rng(3).normal(size=(5, 2))
 ATTRIBUTES = Attributes(tuple((who, tuple(row)) for who, row in enumerate(COUNTS.tolist())))
@@ -36,11 +37,12 @@ MODELS = {
 
 
 def with_times(ratings: Ratings, values=None) -> Ratings:
+    """The ratings with times, and with their weights if they have any."""
     rows = ratings.by_user
     times = np.arange(len(ratings)) * DAY * 3
     return Ratings.from_sorted(
         ratings.users, ratings.items, rows.row_index, rows.index,
-        rows.values if values is None else values, times, ratings.scale,
+        rows.values if values is None else values, times, ratings.scale, weights=rows.weights,
     )  # fmt: skip
 
 
@@ -51,31 +53,35 @@ def simulate(model: Model, data: Data, state, rng) -> Data:
     cells = data.response.cells
     x, y = state.user.x, state.item.x
     f = x[cells.user, 0] + y[cells.item, 0] + (x[cells.user, 1:] * y[cells.item, 1:]).sum(axis=1)
-    for effect, parameters in zip(model.effects, state.effects, strict=True):
+    for effect, parameters in zip(model.every_effect, state.effects, strict=True):
         f = f + effect.fitted(parameters, cells)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
+    if data.response.weights is not None:
+        weight = weight * data.response.weights
     z = f + rng.normal(size=len(f)) / np.sqrt(weight)
     values = (z > 0).astype(float) if model.likelihood.latent else z
     data.response.centred[:] = values
     return data
 
 
-def z_scores(model: Model, seed: int = 0) -> dict[str, float]:
+def z_scores(
+    model: Model, seed: int = 0, ratings: Ratings = LIGHT, step=gibbs_sweep
+) -> dict[str, float]:
     """Geweke's test, as in tests/statistical, with effects and latent ratings."""
     rng = np.random.default_rng(seed)
-    start = with_times(small_ratings(), np.zeros(len(small_ratings())))
+    start = with_times(ratings, np.zeros(len(ratings)))
     data = prior.uncentred(Data.of(start, model))
     found = []
     for replicate in range(REPLICATES):
         state = prior.draw_prior(model, data, rng)
         if model.likelihood.latent:
             state.tau = 1.0
-        for effect, parameters in zip(model.effects, state.effects, strict=True):
+        for effect, parameters in zip(model.every_effect, state.effects, strict=True):
             parameters["mood"] = rng.normal(size=7) / np.sqrt(effect.precision)
         before = statistics(model, state)
         for k in range(ROUNDS):
             data = simulate(model, data, state, rng)
-            gibbs_sweep(model, data, state, Draws(seed, sweep=replicate * ROUNDS + k), "interwoven")
+            step(model, data, state, Draws(seed, sweep=replicate * ROUNDS + k), "interwoven")
         after = statistics(model, state)
         found.append([after[key] - before[key] for key in before])
     d = np.array(found)
@@ -101,6 +107,22 @@ def test_a_toy_is_one_short_file_outside_the_package(toy):
 def test_geweke(name):
     z = z_scores(MODELS[name])
     assert max(map(abs, z.values())) < bound(len(z) * len(MODELS)), z
+
+
+@pytest.mark.parametrize("name", ["likelihood", "effect"])
+def test_geweke_with_weights(name):
+    """The latent ratings and the effects see the weights of the ratings."""
+    z = z_scores(MODELS[name], ratings=HEAVY)
+    assert max(map(abs, z.values())) < bound(len(z) * len(MODELS)), z
+
+
+@pytest.mark.parametrize("name", ["likelihood", "effect"])
+def test_geweke_catches_a_response_without_weights(name):
+    def step(model, data, *rest):
+        gibbs_sweep(model, replace(data, response=replace(data.response, weights=None)), *rest)
+
+    z = z_scores(MODELS[name], ratings=HEAVY, step=step)
+    assert max(map(abs, z.values())) > bound(len(z) * len(MODELS)), z
 
 
 class NarrowThumbs(Thumbs):
@@ -182,7 +204,7 @@ def test_what_only_sampling_on_threads_can_do_is_refused_elsewhere():
             algorithm(MODELS["effect"])
         with pytest.raises(DataError, match="no update for the likelihood 'thumbs'"):
             algorithm(MODELS["likelihood"])
-    with pytest.raises(DataError, match="one process; choose engine='threads'"):
-        Gibbs(MODELS["effect"], engine=bayesmf.Ray())
+    with pytest.raises(DataError, match=r"one process, which .* choose Ray\(resident=False\)"):
+        Gibbs(MODELS["effect"], engine=bayesmf.Ray(resident=True))
     with pytest.raises(DataError, match="thumbs are 0 or 1"):
         Gibbs(MODELS["likelihood"], sweeps=2, chains=1).fit(small_ratings())

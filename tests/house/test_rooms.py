@@ -16,8 +16,8 @@ import bayesmf
 
 ROOT = Path(bayesmf.__file__).parent
 ORDER = [
-    "errors", "choices", "checks", "machine", "data", "random", "kernels", "model", "sweep",
-    "evaluation", "fitted", "inference", "engines", "study", "report", "sklearn", "cli",
+    "errors", "choices", "checks", "compiled", "machine", "data", "random", "kernels", "model",
+    "sweep", "evaluation", "fitted", "inference", "engines", "study", "report", "sklearn", "cli",
     "__init__", "__main__",
 ]  # fmt: skip
 """A room may import those before it."""

@@ -141,6 +141,7 @@ def test_callbacks_see_every_update_the_last_one_too(name):
     assert (last.sweeps, last.stopped) == (5, "a callback ended it")
 
 
+@pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("name", RUNS)
 def test_ctrl_c_waits_for_the_end_of_an_update(name, monkeypatch):
     """Whichever it is: the fit is that of a run which was asked to end there."""

@@ -15,17 +15,17 @@ from bayesmf.inference.map.descent import Momentum, energy, gradients
 from bayesmf.inference.map.fit import PENALTIES, coordinate_sweep, fit_biases, fit_precisions
 from bayesmf.model.data import Data
 from bayesmf.model.state import State, random_start, refresh_offsets
-from oracle.conditionals import rated
-from oracle.variants import BASE, VARIANTS, random_state, small_ratings
+from oracle.conditionals import rated, weighed
+from oracle.variants import BASE, VARIANTS, WEIGHTED, random_state, small_ratings
 
 
 def slow_energy(data: Data, state: State) -> float:
     """From the definition, by loops."""
     total, size = 0.0, state.user.size
     for i in range(len(state.user.x)):
-        for j, r in rated(data.user, i):
+        for j, r, given in weighed(data.user, i):
             x, y = state.user.x[i, :size], state.item.x[j, :size]
-            total += (r - x[0] - y[0] - x[1:] @ y[1:]) ** 2
+            total += given * (r - x[0] - y[0] - x[1:] @ y[1:]) ** 2
     for side in (state.user, state.item):
         total += sum(u @ side.Lambda @ u for u in side.own)
         total += sum(w @ shift.Lambda @ w for shift in side.shifts for w in shift.W)
@@ -71,10 +71,10 @@ def agree(found: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *WEIGHTED])
 def test_gradients_are_differences_of_the_energy(name):
-    model = VARIANTS[name]
-    data = Data.of(small_ratings(), model)
+    model = (VARIANTS | WEIGHTED)[name]
+    data = Data.of(small_ratings(weighted=name in WEIGHTED), model)
     state = random_state(model, data)
     assert energy(data, state) == pytest.approx(slow_energy(data, state), rel=1e-12)
     assert agree(gradients(model, data, state), slopes(model, data, state))
@@ -93,10 +93,10 @@ def test_a_gradient_without_the_normalisation_is_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize("hold", [False, True])
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *WEIGHTED])
 def test_momentum_never_raises_the_energy(name, hold):
-    model = VARIANTS[name]
-    data = Data.of(small_ratings(30, 20), model)
+    model = (VARIANTS | WEIGHTED)[name]
+    data = Data.of(small_ratings(30, 20, weighted=name in WEIGHTED), model)
     state = random_start(model, data, 0)
     biases = state.user.own[:, 0].copy()
     start = energy(data, state)
@@ -127,11 +127,11 @@ def test_a_step_uphill_is_taken_back():
     assert energy(data, state) <= before
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *WEIGHTED])
 def test_coordinates_never_raise_the_energy(name):
     """And the rows that were last updated are at their minimum: no slope is left."""
-    model = VARIANTS[name]
-    data = Data.of(small_ratings(30, 20), model)
+    model = (VARIANTS | WEIGHTED)[name]
+    data = Data.of(small_ratings(30, 20, weighted=name in WEIGHTED), model)
     state = random_start(model, data, 0)
     values = [energy(data, state)]
     for _ in range(10):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bayesmf import MAP, DataError, Gibbs, Model, Ratings, Variational, load, split
+import bayesmf
+from bayesmf import MAP, DataError, Gibbs, Model, Ratings, Scale, Variational, kfold, load, split
 from bayesmf.cli.main import main
 from bayesmf.data.io.atomic import to_json
 from bayesmf.data.split import carve
@@ -227,3 +228,148 @@ def test_validation_works_with_a_random_holdout():
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["test_rmse"] < 0.95
+
+
+def scaled(factor, shift=0.0, one=None):
+    """Small ratings in other units, of which one may be another number."""
+    rows = small_ratings(30, 20).by_user
+    values = shift + factor * np.array(rows.values, float)
+    values[7] = values[7] if one is None else one
+    return Ratings.from_triplets(users=rows.row_index, items=rows.index, ratings=values)
+
+
+ALGORITHMS = (
+    Gibbs(NO_SIDE, sweeps=4, chains=1), Variational(NO_SIDE, sweeps=2), MAP(NO_SIDE, penalty=5.0),
+    Gibbs(Model(rank=2), sweeps=4, chains=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [1e30, 1e-30, 1e300])
+def test_ratings_beyond_all_measure_are_refused(factor):
+    for algorithm in ALGORITHMS:
+        with np.errstate(over="ignore"), pytest.raises(DataError, match="give them in other units"):
+            algorithm.fit(scaled(factor))
+    with pytest.raises(DataError, match="the training ratings have a mean of 1e"):
+        ALGORITHMS[0].fit(scaled(0.0, 1e30))
+
+
+@pytest.mark.parametrize(
+    "case", ["one of 10^12", "large", "larger", "small", "one user", "one item", "one"]
+)
+def test_odd_ratings_are_fitted_and_their_model_is_read_again(case, tmp_path):
+    """With numbers for everybody, strangers too."""
+    ratings = {"large": scaled(1e10), "larger": scaled(5e5), "small": scaled(1e-10)}.get(
+        case, scaled(1.0, one=1e12)
+    )
+    stars = [1, 5, 2, 3]
+    if case == "one user":
+        ratings = Ratings.from_triplets(users=[1] * 4, items=range(4), ratings=stars)
+    if case == "one item":
+        ratings = Ratings.from_triplets(users=range(4), items=[1] * 4, ratings=stars)
+    if case == "one":
+        ratings = Ratings.from_triplets(users=[1], items=[1], ratings=[3])
+    for number, algorithm in enumerate(ALGORITHMS):
+        if algorithm.model.unit is not None and case in ("one of 10^12", "large"):
+            with pytest.raises(DataError, match="the priors of this model are in units of 1; give"):
+                algorithm.fit(ratings)
+            continue
+        algorithm.fit(ratings).save(tmp_path / f"{number}")
+        table = bayesmf.load_model(tmp_path / f"{number}").predict(
+            [(1, 1), (1, 99), (99, 1), (99, 99)]
+        )
+        assert np.isfinite(table["mean"].to_numpy()).all()
+        assert (table["sd"].to_numpy() > 0).all()
+
+
+def test_a_model_with_values_that_are_no_numbers_is_not_saved(tmp_path):
+    fit = MAP(NO_SIDE, penalty=5.0, sweeps=2).fit(SMALL)
+    fit.posterior.draws["tau"][:] = np.inf
+    with pytest.raises(DataError, match="the tau of this fit holds values that are no numbers"):
+        fit.save(tmp_path / "fit")
+    assert list(tmp_path.iterdir()) == []
+
+
+NAN, SMALL = float("nan"), small_ratings(30, 20)
+SETTINGS = [
+    (Gibbs, {"seed": 2**64}, "seed=18446744073709551616: choose 0 to 18446744073709551615"),
+    (Gibbs, {"sweeps": 10**15}, "sweeps=1000000000000000: choose 1 to 4294967295"),
+    (Gibbs, {"sweeps": 5.0}, "sweeps=5.0: give a whole number, not float"),
+    (Gibbs, {"chains": 10**6}, "chains=1000000: choose 1 to 65536"),
+    (Gibbs, {"threads": "2"}, "threads='2': give a whole number, not str"),
+    (Gibbs, {"threads": True}, "threads=True: give a whole number, not bool"),
+    (Variational, {"seed": 1.5}, "seed=1.5: give a whole number, not float"),
+    (Variational, {"sweeps": 10**15}, "sweeps=1000000000000000"),
+    (Variational, {"clamp": 3}, "clamp is of type int; give True or False"),
+    (MAP, {"seed": 2**65}, "seed="),
+    (MAP, {"sweeps": 10**15}, "sweeps="),
+    (MAP, {"penalty": NAN}, "penalty=nan: choose a finite number above 0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "match"), SETTINGS)
+def test_settings_are_checked_at_the_call(kind, settings, match):
+    with pytest.raises((DataError, TypeError), match=match):
+        kind(NO_SIDE, **settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"budget": NAN}, "budget=nan: choose a finite number, 0 or more"),
+        ({"budget": -1}, "budget=-1: choose a finite number, 0 or more"),
+        ({"budget": "a"}, "budget='a': give a number, not str"),
+        ({"patience": 0}, "patience=0: choose 1 or more"),
+        ({"patience": 1.5}, "patience=1.5: give a whole number, not float"),
+        ({"callbacks": 3}, "callbacks: give a list of functions"),
+        ({"callbacks": [3]}, "callbacks: give a list of functions"),
+        ({"every": -1}, "every=-1: choose a finite number, 0 or more"),
+        ({"every": NAN}, "every=nan"),
+        ({"every": "a"}, "every='a': give a number, not str"),
+    ],
+)
+def test_options_of_a_run_are_checked_at_the_call(options, match):
+    for algorithm in (Gibbs(NO_SIDE), Variational(NO_SIDE), MAP(NO_SIDE)):
+        if "every" not in options or isinstance(algorithm, Gibbs):
+            with pytest.raises((DataError, TypeError), match=match):
+                algorithm.fit(SMALL, **options)
+
+
+def test_questions_are_checked_at_the_call():
+    fit = MAP(NO_SIDE, penalty=5.0, sweeps=2).fit(SMALL)
+    for call, match in (
+        (lambda: fit.predict([(1, 1)], quantiles=["a"]), "quantiles='a': give a number, not str"),
+        (lambda: fit.recommend([1], n=1.5), "n=1.5: give a whole number"),
+        (lambda: fit.recommend([1], seed=1.5), "seed=1.5: give a whole number"),
+        (lambda: fit.fold_in(SMALL, seed=1.5), "seed=1.5: give a whole number"),
+        (lambda: fit.update(SMALL, seed=NAN), "seed=nan: give a whole number"),
+        (lambda: split(SMALL, "random", seed=1.5), "seed=1.5: give a whole number"),
+        (lambda: split(SMALL, "random", test_fraction="a"), "test_fraction='a': give a number"),
+        (lambda: split(SMALL, "cold-start", given=1.5), "given=1.5: give a whole number"),
+        (lambda: kfold(SMALL, folds=2.5), "folds=2.5: give a whole number"),
+        (lambda: Scale("a", 1), "low='a': give a number"),
+        (lambda: bayesmf.fit(SMALL, model=3), "model is of type int; give a Model"),
+    ):
+        with pytest.raises((DataError, TypeError), match=match):
+            call()
+
+
+def test_what_no_model_knows_is_unknown_and_no_error():
+    """Items that are in no training, and ids above the largest signed number."""
+    fit = MAP(NO_SIDE, penalty=5.0, sweeps=2).fit(SMALL)
+    for items in ([10**6], []):
+        assert fit.recommend([1], items=items).num_rows == 0
+    large = np.array([[2**63 + 1, 1]], np.uint64)
+    assert fit.predict(large)["known"].to_pylist() == ["new user"]
+    assert fit.recommend(large[0, :1], 2).num_rows == 2
+    with pytest.raises(DataError, match="the time 9223372036854775813 is neither"):
+        Ratings.from_triplets(users=[1], items=[1], ratings=[1], times=large[:, 0] + np.uint64(4))
+
+
+def test_a_scale_of_a_million_steps_has_no_probabilities():
+    rows = SMALL.by_user
+    stars = 1 + np.arange(len(SMALL)) % 5
+    ratings = Ratings.from_triplets(users=rows.row_index, items=rows.index, ratings=stars,
+                                    scale=Scale(1, 10**6, 1))  # fmt: skip
+    fit = MAP(NO_SIDE, penalty=5.0, sweeps=2).fit(ratings)
+    with pytest.raises(DataError, match="has 1,000,000 steps, .* ask for quantiles instead"):
+        fit.probabilities([(1, 1)])

@@ -35,8 +35,8 @@ from bayesmf.sweep.rows import row_prior, update_rows
 from bayesmf.sweep.sweep import sweep
 from oracle import conditionals as readable
 from oracle import naive
-from oracle.conditionals import rated, row_precision
-from oracle.variants import BASE, VARIANTS, random_state, small_ratings
+from oracle.conditionals import rated, row_precision, weighed
+from oracle.variants import BASE, VARIANTS, WEIGHTED, random_state, small_ratings
 from oracle.variational import bound_of, fitted, watched, z_score
 from statistical import prior
 from statistical.test_quadrature import RATING, SMALLEST, noise_nodes, pair_nodes
@@ -58,33 +58,33 @@ def test_the_bound_never_falls(name):
     assert q.seen[-1][1] > q.seen[0][1]
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *WEIGHTED])
 def test_a_sweep_returns_the_expected_errors(name):
     """What rows leave behind on the way is the sum over all ratings of alpha beta E_ij."""
-    model = VARIANTS[name]
-    data = Data.of(small_ratings(12, 9), model)
+    model = (VARIANTS | WEIGHTED)[name]
+    data = Data.of(small_ratings(12, 9, weighted=name in WEIGHTED), model)
     state, q = fitted(model, data, 2)
     total = sweep(model, data, state, q)
     assert total == pytest.approx(expected_total(data, state, q), rel=1e-10)
     slow = 0.0
     for i in range(len(data.user.counts)):
         C = unpack(q.beliefs["user"].cov.total[i])
-        for j, r in rated(data.user, i):
+        for j, r, given in weighed(data.user, i):
             x, y = state.user.x[i, : model.size], state.item.x[j, : model.size]
             one = naive.expected_error(r, x, C, y, unpack(q.beliefs["item"].cov.total[j]))
-            slow += state.user.alpha[i] * state.item.alpha[j] * one
+            slow += state.user.alpha[i] * state.item.alpha[j] * given * one
     assert total == pytest.approx(slow, rel=1e-10)
 
 
-def tiny(model: Model) -> Data:
-    return Data.of(small_ratings(4, 4), model)
+def tiny(model: Model, weighted: bool = False) -> Data:
+    return Data.of(small_ratings(4, 4, weighted=weighted), model)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *WEIGHTED])
 def test_the_bound_is_the_mean_of_draws(name):
     """E_Q[log p(R, theta) - log Q(theta)] with every constant, from draws of theta."""
-    model = VARIANTS[name]
-    data = tiny(model)
+    model = (VARIANTS | WEIGHTED)[name]
+    data = tiny(model, name in WEIGHTED)
     assert abs(z_score(model, data, *fitted(model, data, 30))) < STANDARD_ERRORS
 
 
@@ -217,7 +217,7 @@ def test_rows_in_moments(name):
     draw_rows(data.user.observed, known, state.tau * me.alpha,
               row_prior(model, data.user, me, offset), variational.NO_DRAWS, False, me.x,
               errors, own, logdet, state.width())  # fmt: skip
-    grams = np.empty((21, len(state.width()), len(state.width())))
+    grams = np.empty((21, state.item.x.shape[1], state.item.x.shape[1]))
     store_grams(data.user.observed, known, size, state.width(), grams)
     again, once_more = np.empty(21), np.empty(21)
     total = own + offset if len(offset) else own

@@ -10,7 +10,7 @@ from numba.core.errors import TypingError
 from bayesmf.engines.ray.crew import make_writable
 from bayesmf.kernels import gram, llvm
 from bayesmf.kernels.designs import strips
-from bayesmf.kernels.rows import OtherSide
+from bayesmf.kernels.rows import Observed, OtherSide, batches
 
 LENGTHS = (0, 1, llvm.AHEAD, llvm.AHEAD + 1, gram.PANEL, gram.PANEL + 1, 3 * gram.PANEL - 1)
 MEAN, OTHERS = 2.5, 40
@@ -58,7 +58,7 @@ def test_the_products_are_those_written_out(rank, kind, layout):
         before = rng.normal(size=(columns, columns))
         expected = before + np.einsum("k,ka,kb->ab", noise[rated], y, y)
         sums = before.copy()
-        add(known.z, index, values, MEAN, first, length, sums, (0,) * columns)
+        add(known.z, index, values, MEAN, first, length, sums, (0,) * (columns // 8))
         lower = np.tril_indices(columns)
         assert sums[lower] == pytest.approx(expected[lower], rel=1e-12, abs=1e-12)
 
@@ -75,7 +75,7 @@ def test_every_block_is_summed_once(layout):
 def test_rows_that_do_not_lie_side_by_side_are_refused():
     z, index, values = np.ones((8, 8)), np.zeros(3, np.int32), np.ones(3)
     with pytest.raises(TypingError, match="side by side"):
-        products()(z.T, index, values, MEAN, 0, 3, np.zeros((8, 8)), (0,) * 8)
+        products()(z.T, index, values, MEAN, 0, 3, np.zeros((8, 8)), (0,))
 
 
 def test_rows_and_strips_begin_with_a_cache_line():
@@ -91,3 +91,27 @@ def test_strips_are_columns_by_eights_with_zeros_behind():
     cut = strips(x)
     assert cut.shape == (3, 5, 8)
     assert (np.concatenate(cut, axis=1) == np.pad(x, ((0, 0), (0, 3)))).all()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_weight_of_two_is_the_rating_twice(length):
+    """To rounding; a weight of 4, whose root is exact, multiplies the sums exactly."""
+    x, _, known = known_of(6)
+    rng = np.random.default_rng(1)
+    index = rng.integers(OTHERS, size=length).astype(np.int32)
+    values, weights = rng.integers(1, 6, size=length).astype(np.int8), rng.integers(1, 4, length)
+    width = (0,) * x.shape[1]
+
+    def sums_of(index, values, weights):
+        starts = np.array([0, len(index)])
+        observed = Observed(starts, index, values, MEAN, batches(np.diff(starts)), 0, weights)
+        sums = np.empty((len(width), len(width)))
+        gram.gram(observed, 0, known.z, sums, width)
+        return np.tril(sums)
+
+    weighted = sums_of(index, values, weights.astype(float))
+    repeated = sums_of(np.repeat(index, weights), np.repeat(values, weights), np.empty(0))
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(
+        sums_of(index, values, np.full(length, 4.0)), 4 * sums_of(index, values, np.empty(0))
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import types
+import warnings
 
 import numba
 import pytest
@@ -88,3 +90,38 @@ def test_libraries_are_looked_for_once_and_again_after_an_import(two_blas_thread
         assert set(blas()) == {1}
     assert len(scans) == 2
     assert set(blas()) == {2}
+
+
+def test_ctrl_c_while_pools_are_set_leaves_blas_as_it_was(two_blas_threads, monkeypatch):
+    right = machine._set
+
+    def interrupted(pool, threads, before=None) -> None:
+        right(pool, threads, before)
+        if threads == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(machine, "_set", interrupted)
+    with pytest.raises(KeyboardInterrupt), machine.using(1):
+        pass
+    monkeypatch.undo()
+    assert set(blas()) == {2}
+    with machine.using(1):
+        assert set(blas()) == {1}
+    assert set(blas()) == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_does_not_wait_for_threads_that_it_does_not_have(two_blas_threads):
+    """They would have set BLAS back, and released their locks."""
+    visitor = Visitor()
+    visitor.enter()
+    with warnings.catch_warnings(), machine.Kernel.waiting, machine._libraries._lock:
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+        child = os.fork()
+    if child == 0:
+        with machine.using(1):
+            inside = set(blas())
+        free = machine.Kernel.waiting.acquire(blocking=False)
+        os._exit(0 if inside == {1} and set(blas()) == {2} and free else 3)
+    visitor.leave()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

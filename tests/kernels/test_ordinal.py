@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
-from bayesmf.kernels import ordinal as kernels
+from bayesmf.kernels.response import ordinal as kernels
 from bayesmf.random.draws import Draws
 from oracle.kernel_ordinal import log_mass, without_ends
 

@@ -22,15 +22,16 @@ from bayesmf.sweep.algorithm import NO_VALUES, Sampling
 from bayesmf.sweep.rows import row_prior
 from oracle import conditionals as readable
 from oracle.joint import log_joint
-from oracle.variants import BASE, VARIANTS, random_state, small_ratings
+from oracle.variants import BASE, VARIANTS, WEIGHTED, random_state, small_ratings
 
 ROUNDING = 1e-9  # densities of about 100 in size, sums of about 100 terms
 
 
-@pytest.fixture(params=VARIANTS, ids=str)
+@pytest.fixture(params=[*VARIANTS, *WEIGHTED], ids=str)
 def world(request):
-    model = VARIANTS[request.param]
-    data = Data.of(small_ratings(), model)
+    name = request.param
+    model = (VARIANTS | WEIGHTED)[name]
+    data = Data.of(small_ratings(weighted=name in WEIGHTED), model)
     return model, data, random_state(model, data)
 
 
@@ -95,9 +96,9 @@ def test_precisions_are_slices_of_the_joint(world):
     for mine, me, others in both(data, state):
         errors = np.zeros(len(me.x))
         for i in range(len(me.x)):
-            for j, r in readable.rated(mine, i):
+            for j, r, given in readable.weighed(mine, i):
                 e = r - me.x[i, 0] - others.x[j, 0] - me.x[i, 1:] @ others.x[j, 1:]
-                errors[i] += others.alpha[j] * e**2
+                errors[i] += others.alpha[j] * given * e**2
         if model.precision != "constant":
             conditional = conditionals.alpha(model, mine.counts, errors, state.tau)
 
@@ -172,9 +173,10 @@ def test_the_row_kernel_is_the_conditional(world, sample):
         assert x[:, : me.size] == pytest.approx(np.array(expected), rel=1e-9, abs=1e-9)
         for i in range(len(me.x)):
             total = sum(
-                others.alpha[j] * (r - x[i, 0] - others.x[j, 0] - x[i, 1:] @ others.x[j, 1:]) ** 2
-                for j, r in readable.rated(mine, i)
-            )
+                others.alpha[j] * given
+                * (r - x[i, 0] - others.x[j, 0] - x[i, 1:] @ others.x[j, 1:]) ** 2
+                for j, r, given in readable.weighed(mine, i)
+            )  # fmt: skip
             assert errors[i] == pytest.approx(total, rel=1e-9, abs=1e-9)
 
 

@@ -62,6 +62,8 @@ def test_a_hyper_parameter_that_is_no_number_is_refused(name, value):
     ("wrong", "match"),
     [
         ({"rank": -1}, "rank=-1: choose 0 or more"),
+        ({"rank": 255}, "rank=255: choose 0 to 254"),
+        ({"rank": 10**6}, "rank=1000000: choose 0 to 254"),
         ({"precision": "loose"}, "precision='loose': choose one of constant, robust, truncated"),
         ({"prior": "flat"}, "prior='flat': choose one of gaussian, student-t"),
         ({"bias": "none"}, "bias='none': choose one of"),

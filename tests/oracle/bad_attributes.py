@@ -60,7 +60,7 @@ CASES = [
          "movies.csv, line 5: the id is empty; give every row an id"),
     Case("ids that differ by blanks alone", b"movie,year\na,1995\na ,1999\n",
          "movies.csv, line 3: the movie id 'a ' differs from 'a' (movies.csv, line 2) only by "
-         "blanks around it, which do not count in a text file; write it in one way, or rename one "
+         "blanks around it, which do not count; write it in one way, or rename one "
          "of the two"),
     Case("ids of another kind than the ratings'", GOOD.replace(b"\n", b"\ntt", 3),
          "none of the 3 items has a row in the item attributes: ids there are text such as 'tt1', "

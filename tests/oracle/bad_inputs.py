@@ -16,6 +16,7 @@ from typing import Any
 from bayesmf import DataError, load
 
 GOOD = b"user,item,rating\n1,10,4\n1,11,5\n2,10,3\n"
+WEIGHTED = b"user,item,rating,weight\n1,10,4,2\n"
 
 
 def _zip(**members: bytes) -> bytes:
@@ -83,7 +84,7 @@ CASES = [
          "it, or read all ids as text with ids='text'"),
     Case("ids that differ by blanks alone", b"user,item,rating\nbob,10,4\nann,10,4\nbob ,11,5\n",
          "ratings.csv, line 4: the user id 'bob ' differs from 'bob' (ratings.csv, line 2) only by "
-         "blanks around it, which do not count in a text file; write it in one way, or rename one "
+         "blanks around it, which do not count; write it in one way, or rename one "
          "of the two"),
     Case("rating outside a declared scale", GOOD + b"2,12,6\n",
          "ratings.csv, line 5: the rating 6 is not on the scale 1..5; correct it, or declare "
@@ -137,6 +138,27 @@ CASES = [
     Case("time out of bounds", b"1,1,4,5\n1,2,4,99999999999999999999\n",
          "ratings.csv, line 2: the time '99999999999999999999' is not whole seconds like the "
          "first; correct it, or ignore times with time='none'"),
+    Case("missing weight", WEIGHTED + b"1,11,4,\n",
+         "ratings.csv, line 3: the weight is missing; give every rating one, or ignore weights "
+         "with weight='none'"),
+    Case("weight that is no number", WEIGHTED + b"1,11,4,high\n",
+         "ratings.csv, line 3: the weight 'high' is not a number; write it like 2 or 0.5, or "
+         "ignore weights with weight='none'"),
+    Case("weight of zero", WEIGHTED + b"1,11,4,0\n",
+         "ratings.csv, line 3: the weight 0 is not above 0 and finite; correct it, leave out the "
+         "row, or ignore weights with weight='none'"),
+    Case("negative weight", WEIGHTED + b"1,11,4,-1\n",
+         "ratings.csv, line 3: the weight -1 is not above 0 and finite; correct it, leave out the "
+         "row, or ignore weights with weight='none'"),
+    Case("weight that is NaN", WEIGHTED + b"1,11,4,nan\n",
+         "ratings.csv, line 3: the weight nan is not above 0 and finite; correct it, leave out the "
+         "row, or ignore weights with weight='none'"),
+    Case("infinite weight", WEIGHTED + b"1,11,4,inf\n",
+         "ratings.csv, line 3: the weight inf is not above 0 and finite; correct it, leave out the "
+         "row, or ignore weights with weight='none'"),
+    Case("weight out of bounds", WEIGHTED + b"1,11,4,2e12\n",
+         "ratings.csv, line 3: the weight 2e+12 is not from 1e-09 to 1e+09; divide all weights by "
+         "the same number, or ignore weights with weight='none'"),
     Case("id with a NUL character", b"".join(b"%d,1,4\n" % k for k in range(20000)) + b"x\0,1,4\n",
          "ratings.csv, line 20001: the user id 'x\\x00' holds a NUL character; remove it",
          options={"ids": "text"}),

@@ -21,7 +21,8 @@ def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
     linear     P_i (mu + offset_i) + alpha_i tau sum_j beta_j z_j (r_ij - eta_j)
 
     where P_i is Lambda, with its features' part times the Student-t scale of row i; or, if the row
-    has a prior of its own, P_i and P_i mu are those of that.
+    has a prior of its own, P_i and P_i mu are those of that. A weight of the rating multiplies
+    beta_j.
     """
     me, other = state.sides(data.name)
     if data.priors is not None:
@@ -29,9 +30,9 @@ def row(state: State, data: SideData, i: int, model: Model) -> Gaussian:
     else:
         precision = row_precision(me, i, model, data)
         linear = precision @ (me.mu + (me.offset[i] if len(me.offset) else 0.0))
-    for j, r in rated(data, i):
+    for j, r, given in weighed(data, i):
         z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
-        weight = state.tau * me.alpha[i] * other.alpha[j]
+        weight = state.tau * me.alpha[i] * other.alpha[j] * given
         precision += weight * np.outer(z, z)
         linear += weight * z * (r - other.x[j, 0])
     return Gaussian(precision, linear)
@@ -78,9 +79,9 @@ def free_side(state: State, data: SideData, k: int, model: Model, number: int = 
     for i, x_ik in having(data, number, k):
         x = me.x[i, : me.size].copy()
         x[columns] -= x_ik * shift.W[k, columns]
-        for j, r in rated(data, i):
+        for j, r, given in weighed(data, i):
             z = np.concatenate([[1.0], other.x[j, 1 : me.size]])
-            weight = state.tau * me.alpha[i] * other.alpha[j]
+            weight = state.tau * me.alpha[i] * other.alpha[j] * given
             precision += x_ik**2 * weight * np.outer(z[columns], z[columns])
             linear += x_ik * weight * z[columns] * (r - other.x[j, 0] - z @ x)
     return Gaussian(precision, linear)
@@ -103,6 +104,12 @@ def having(data: SideData, number: int, k: int) -> list[tuple[int, float]]:
 
 def rated(data: SideData, i: int) -> list[tuple[int, float]]:
     """The other side's rows that row i has an observation with, and the centred ratings."""
+    return [(j, r) for j, r, _ in weighed(data, i)]
+
+
+def weighed(data: SideData, i: int) -> list[tuple[int, float, float]]:
+    """The same with the weight of each rating, which is 1 if there are none."""
     o = data.observed
     span = range(int(o.starts[i]), int(o.starts[i + 1]))
-    return [(int(o.index[p]), float(o.values[p]) - o.mean) for p in span]
+    given = o.weights if len(o.weights) else np.ones(len(o.index))
+    return [(int(o.index[p]), float(o.values[p]) - o.mean, float(given[p])) for p in span]

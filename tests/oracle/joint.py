@@ -9,7 +9,7 @@ from bayesmf.model.data import Data, SideData
 from bayesmf.model.distributions import LOG_2PI, Gamma, Gaussian
 from bayesmf.model.spec import Model
 from bayesmf.model.state import Side, State
-from oracle.conditionals import rated, row_precision
+from oracle.conditionals import row_precision, weighed
 
 
 def log_joint(model: Model, data: Data, state: State) -> float:
@@ -31,9 +31,9 @@ def _log_likelihood(data: Data, state: State) -> float:
     total = 0.0
     size = state.user.size
     for i in range(len(data.user.counts)):
-        for j, r in rated(data.user, i):
+        for j, r, given in weighed(data.user, i):
             x, y = state.user.x[i, :size], state.item.x[j, :size]
-            weight = state.tau * state.user.alpha[i] * state.item.alpha[j]
+            weight = state.tau * state.user.alpha[i] * state.item.alpha[j] * given
             error = r - x[0] - y[0] - x[1:] @ y[1:]
             total += 0.5 * (np.log(weight) - LOG_2PI - weight * error**2)
     return total

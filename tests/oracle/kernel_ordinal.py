@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import log_ndtr, ndtr
 
-from bayesmf.kernels import ordinal as kernels
+from bayesmf.kernels.response import ordinal as kernels
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_uniform
 from oracle.twins import Pairs, case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from oracle.twins import Pairs, case, random_precisions
 
 ROWS, OTHERS, SIZE, MEAN = 75, 20, 5, 2.5  # ten batches, in two tasks of a thread
 CELLS = SIZE * (SIZE + 1) // 2
-WIDTH = (0,) * padded(SIZE + 1)
+WIDTH = (0,) * (padded(SIZE + 1) // LANES)
 NONE = np.empty((0, 0))
 
 
@@ -29,15 +30,17 @@ def pack(matrices: np.ndarray) -> np.ndarray:
 class World:
     """Ratings of ROWS rows by OTHERS others, who have rows (bias, T) and maybe covariances."""
 
-    def __init__(self, moments: bool, seed: int = 0) -> None:
+    def __init__(self, moments: bool, weighted: bool = False, seed: int = 0) -> None:
         rng = self.rng = np.random.default_rng(seed)
         mask = rng.random((ROWS, OTHERS)) < rng.random((ROWS, 1))
         mask[3] = False
         counts = mask.sum(axis=1)
         starts, index = np.concatenate([[0], np.cumsum(counts)]), np.nonzero(mask)[1]
         values = rng.integers(1, 6, len(index)).astype(np.int8)
+        weights = rng.gamma(2.0, size=len(index)) if weighted else designs.NO_VALUES
+        weights.flags.writeable = False
         self.observed = kernels.Observed(
-            starts, index.astype(np.int32), values, MEAN, kernels.batches(counts), 1000
+            starts, index.astype(np.int32), values, MEAN, kernels.batches(counts), 1000, weights
         )
         self.alpha = rng.gamma(3.0, size=OTHERS)
         self.x = np.zeros((OTHERS, len(WIDTH)))
@@ -47,19 +50,23 @@ class World:
         self.other = kernels.OtherSide.of(self.x, self.alpha, packed)
         self.moments = moments
 
-    def ratings(self, i: int) -> list[tuple[int, float]]:
-        span = range(self.observed.starts[i], self.observed.starts[i + 1])
-        return [(self.observed.index[p], float(self.observed.values[p]) - MEAN) for p in span]
+    def ratings(self, i: int) -> list[tuple[int, float, float]]:
+        """Other, centred rating, and alpha_j times the weight."""
+        o = self.observed
+        weights = o.weights if len(o.weights) else np.ones(len(o.index))
+        span = range(o.starts[i], o.starts[i + 1])
+        return [(o.index[p], float(o.values[p]) - MEAN, self.alpha[o.index[p]] * weights[p])
+                for p in span]  # fmt: skip
 
     def gram(self, i: int) -> np.ndarray:
         """sum_j alpha_j <v v'>, v = (1, T_j, r_ij - bias_j)."""
         out = np.zeros((SIZE + 1, SIZE + 1))
-        for j, r in self.ratings(i):
+        for j, r, w in self.ratings(i):
             v = np.array([1.0, *self.x[j, 1:SIZE], r - self.x[j, 0]])
             turn = np.zeros((SIZE + 1, SIZE))  # from (bias, T) to v
             turn[1:SIZE, 1:], turn[SIZE, 0] = np.eye(SIZE - 1), -1.0
             spread = turn @ self.cov[j] @ turn.T if self.moments else 0.0
-            out += self.alpha[j] * (np.outer(v, v) + spread)
+            out += w * (np.outer(v, v) + spread)
         return out
 
     def grams(self) -> np.ndarray:
@@ -105,8 +112,8 @@ def sample(precision: np.ndarray, linear: np.ndarray, normals: np.ndarray) -> np
     return np.linalg.solve(precision, linear) + np.linalg.solve(root.T, normals)
 
 
-def draw_rows(moments: bool, own: bool, offset: bool, draw: bool) -> Pairs:
-    world = World(moments)
+def draw_rows(moments: bool, own: bool, offset: bool, draw: bool, weighted: bool = False) -> Pairs:
+    world = World(moments, weighted)
     weight, prior = world.rng.gamma(2.0, size=ROWS), world.prior(own, offset)
     counter = Draws(3, 1, 4, 5).counter()
     out, errors = np.zeros((ROWS, len(WIDTH))), np.empty(ROWS)
@@ -147,8 +154,27 @@ def rows_given_moments() -> Pairs:
 
 
 @case
+def weighted_rows_given_points() -> Pairs:
+    return draw_rows(False, False, True, True, True)
+
+
+@case
+def weighted_rows_given_moments() -> Pairs:
+    return draw_rows(True, True, False, False, True)
+
+
+@case
 def rows_from_grams() -> Pairs:
-    world = World(False)
+    return from_grams(False)
+
+
+@case
+def rows_from_weighted_grams() -> Pairs:
+    return from_grams(True)
+
+
+def from_grams(weighted: bool) -> Pairs:
+    world = World(False, weighted)
     weight, prior = world.rng.gamma(2.0, size=ROWS), world.prior(False, False)
     counter = Draws(3, 1, 4, 5).counter()
     packed = np.empty((ROWS, (SIZE + 1) * (SIZE + 2) // 2))
@@ -168,8 +194,8 @@ def rows_from_grams() -> Pairs:
 @case
 def grams_and_errors() -> Pairs:
     pairs: Pairs = []
-    for moments in (False, True):
-        world = World(moments)
+    for moments, weighted in itertools.product((False, True), repeat=2):
+        world = World(moments, weighted)
         stored = np.empty((ROWS, len(WIDTH), len(WIDTH)))
         designs.store_grams(world.observed, world.other, SIZE, WIDTH, stored)
         grams, pick = world.grams(), [*range(SIZE), len(WIDTH) - 1]
@@ -250,7 +276,16 @@ def sums_over_rows() -> Pairs:
 
 @case
 def predictions_and_residuals() -> Pairs:
-    world = World(False)
+    return residuals(False)
+
+
+@case
+def weighted_residuals() -> Pairs:
+    return residuals(True)
+
+
+def residuals(weighted: bool) -> Pairs:
+    world = World(False, weighted)
     x = world.rng.normal(size=(ROWS, SIZE))
     y = world.x[:, :SIZE]
     fitted = MEAN + x[:, :1] + y[:, 0] + x[:, 1:] @ y[:, 1:].T
@@ -261,10 +296,10 @@ def predictions_and_residuals() -> Pairs:
     reduce.residual_sums(world.observed, x, world.x, world.alpha, SIZE, gradient, errors)
     slopes, squares = np.zeros((ROWS, SIZE)), np.zeros(ROWS)
     for i in range(ROWS):
-        for j, r in world.ratings(i):
+        for j, r, w in world.ratings(i):
             e = r + MEAN - fitted[i, j]
-            slopes[i] += world.alpha[j] * e * np.array([1.0, *y[j, 1:]])
-            squares[i] += world.alpha[j] * e**2
+            slopes[i] += w * e * np.array([1.0, *y[j, 1:]])
+            squares[i] += w * e**2
     return [(out, fitted[user, item]), (gradient, slopes), (errors, squares)]
 
 

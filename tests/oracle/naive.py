@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.conditionals import rated
+from oracle.conditionals import weighed
 
 
 def index(triplets: list[tuple[Any, Any, float]]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def expected_gram(data: Any, i: int, other: Any, cov: Any) -> np.ndarray:
     """sum_j w_j <v v'>, v = (1, T_j, r_ij - eta_j), with Cov[(eta_j, T_j)] = cov[j]."""
     size = other.size
     out = np.zeros((size + 1, size + 1))
-    for j, r in rated(data, i):
+    for j, r, given in weighed(data, i):
         v = np.array([1.0, *other.x[j, 1:size], r - other.x[j, 0]])
         C = np.zeros((size + 1, size + 1))
         for a in range(1, size):
@@ -46,7 +46,7 @@ def expected_gram(data: Any, i: int, other: Any, cov: Any) -> np.ndarray:
                 C[a, b] = cov[j][a, b]
             C[a, size] = C[size, a] = -cov[j][a, 0]
         C[size, size] = cov[j][0, 0]
-        out += other.alpha[j] * (np.outer(v, v) + C)
+        out += other.alpha[j] * given * (np.outer(v, v) + C)
     return out
 
 

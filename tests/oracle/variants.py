@@ -53,9 +53,16 @@ VARIANTS: dict[str, Model] = {
     "user design": replace(BASE, user_designs=(Labelled(),)),
     "two designs": replace(BASE, user_designs=(*ROOT, Labelled()), bias="joint"),
 }  # fmt: skip
+WEIGHTED: dict[str, Model] = {  # of ratings with weights
+    f"{name}, weights": VARIANTS[name]
+    for name in ("no side, robust", "both sides, joint bias, robust, student-t",
+                 "both sides only, truncated")
+}  # fmt: skip
 
 
-def small_ratings(n_users: int = 5, n_items: int = 4, seed: int = 0) -> Ratings:
+def small_ratings(
+    n_users: int = 5, n_items: int = 4, seed: int = 0, weighted: bool = False
+) -> Ratings:
     """A small incomplete table; one user and one item have no rating at all."""
     rng = np.random.default_rng(seed)
     full = rng.random((n_users, n_items)) < 0.6
@@ -67,6 +74,8 @@ def small_ratings(n_users: int = 5, n_items: int = 4, seed: int = 0) -> Ratings:
     return Ratings.from_sorted(
         Ids(np.arange(n_users)), Ids(np.arange(n_items)), user.astype(np.int32),
         item.astype(np.int32), values, None, Scale(-9, 9),
+        # most are far from 1, so that one that is forgotten, or squared, is seen
+        weights=np.exp(rng.normal(1.5, 1, len(user))) if weighted else None,
     )  # fmt: skip
 
 

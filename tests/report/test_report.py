@@ -22,7 +22,8 @@ from bayesmf.report.draw import COLOURS, colour, style
 from bayesmf.report.findings import RULES, findings, settled_at, users_of
 from bayesmf.report.page import Finding
 from bayesmf.report.read import FEATURES, INFERENCES, NEWCOMERS, Reader, title_of
-from bayesmf.report.tables import ALIKE, change_table, cold_start, table_1, table_2
+from bayesmf.report.tables.beyond import ALIKE, cold_start
+from bayesmf.report.tables.of_paper import change_table, table_1, table_2
 from bayesmf.report.write import write_report
 from bayesmf.study.results import Results
 from bayesmf.study.specs import COLD, GIVEN

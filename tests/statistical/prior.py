@@ -73,6 +73,8 @@ def draw_ratings(data: Data, state: State, rng: np.random.Generator) -> Data:
     fitted = state.user.x[user, 0] + state.item.x[item, 0]
     fitted = fitted + (state.user.x[user, 1:] * state.item.x[item, 1:]).sum(axis=1)
     weight = state.tau * state.user.alpha[user] * state.item.alpha[item]
+    if len(data.user.observed.weights):
+        weight = weight * data.user.observed.weights
     values = fitted + rng.normal(size=len(user)) / np.sqrt(weight)
     by_item = np.lexsort((user, item))
     return _with(data, {"values": values}, {"values": values[by_item]})

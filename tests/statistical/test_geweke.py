@@ -8,26 +8,31 @@ are independent, and their mean over its standard error is a z score.
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from bayesmf.inference.map.descent import residuals
+from bayesmf.kernels.designs import NO_VALUES
 from bayesmf.model.data import Data
 from bayesmf.random.draws import Draws
 from bayesmf.sweep import algorithm, moves, sweep
 from bayesmf.sweep.sweep import gibbs_sweep
-from oracle.variants import VARIANTS, small_ratings
+from oracle.variants import VARIANTS, WEIGHTED, small_ratings
 
 from . import mistakes, prior
 from .scores import bound
 
 ROUNDS = 4
+HEAVY = small_ratings(8, 6, weighted=True)  # more than rows can fit without an error
 
 
 def z_scores(model, replicates: int, form: str = "interwoven", seed: int = 0,
-             rounds: int = ROUNDS, step=gibbs_sweep) -> dict[str, float]:  # fmt: skip
+             rounds: int = ROUNDS, step=gibbs_sweep, ratings=None
+             ) -> dict[str, float]:  # fmt: skip
     rng = np.random.default_rng(seed)
-    data = prior.uncentred(Data.of(small_ratings(), model))
+    data = prior.uncentred(Data.of(small_ratings() if ratings is None else ratings, model))
     differences: list[list[float]] = []
     for replicate in range(replicates):
         state = prior.draw_prior(model, data, rng)
@@ -47,6 +52,12 @@ def z_scores(model, replicates: int, form: str = "interwoven", seed: int = 0,
 def test_quick(name):
     z = z_scores(VARIANTS[name], 150)
     assert max(map(abs, z.values())) < bound(len(z) * len(VARIANTS)), z
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_ratings_with_weights(name):
+    z = z_scores(WEIGHTED[name], 150, ratings=HEAVY)
+    assert max(map(abs, z.values())) < bound(len(z) * len(WEIGHTED)), z
 
 
 @pytest.mark.slow
@@ -88,6 +99,36 @@ def test_mistakes_are_caught(mistake, options, name, replicates, monkeypatch):
     mistake(monkeypatch, **options)
     z = z_scores(VARIANTS[name], replicates, "centred")
     assert max(map(abs, z.values())) > bound(len(z) * len(VARIANTS)), z
+
+
+def squared_weights(data):
+    """The sampler is told the squares of the weights."""
+    sides = (replace(s, observed=s.observed._replace(weights=s.observed.weights**2))
+             for s in (data.user, data.item))  # fmt: skip
+    return replace(data, **dict(zip(("user", "item"), sides, strict=True)))
+
+
+def errors_without_weights(monkeypatch):
+    """Rows are drawn with the weights, but precisions given squared errors that lack them."""
+    right = sweep.update_rows
+
+    def wrong(model, data, me, others, state, algorithm):
+        right(model, data, me, others, state, algorithm)
+        plain = replace(data, observed=data.observed._replace(weights=NO_VALUES))
+        return residuals(plain, me, others, others.alpha)[1]
+
+    monkeypatch.setattr(sweep, "update_rows", wrong)
+
+
+@pytest.mark.parametrize("mistake", ["squared", "forgotten in the errors"])
+def test_mistakes_with_weights_are_caught(mistake, monkeypatch):
+    def step(model, data, *rest):
+        gibbs_sweep(model, squared_weights(data) if mistake == "squared" else data, *rest)
+
+    if mistake != "squared":
+        errors_without_weights(monkeypatch)
+    z = z_scores(VARIANTS["no side, robust"], 300, step=step, ratings=HEAVY)
+    assert max(map(abs, z.values())) > bound(len(z) * len(WEIGHTED)), z
 
 
 def moves_alone(model, data, state, draws, form):

@@ -141,6 +141,21 @@ def test_results_of_another_version_are_refused(tmp_path):
         Results.open(tmp_path)
 
 
+def test_damaged_results_of_a_run_are_one_sentence(tmp_path):
+    results = Results(tmp_path)
+    results.write(0, "run", {"rmse": 1.0}, {"curve": np.arange(500.0)})
+    place = results.place(0, "run")
+    whole = (place / "arrays.npz").read_bytes()
+    for damaged in (b"", whole[:-30], whole[:200] + b"?" + whole[201:]):
+        (place / "arrays.npz").write_bytes(damaged)
+        for read in (lambda: results[0, "run"].array("curve"), lambda: results.state(0, "run")):
+            with pytest.raises(DataError, match="cannot be read .* delete it and run the study"):
+                read()
+    (place / "result.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read .* delete it and run the study"):
+        results[0, "run"]
+
+
 def test_the_paper_s_third_stage_changes_precisions_alone(tiny_study):
     results = Results(tiny_study)
     facts = [results[0, f"map-side-{precision}"] for precision in PRECISIONS]

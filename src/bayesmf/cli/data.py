@@ -20,7 +20,7 @@ from bayesmf.choices import PROTOCOLS
 from bayesmf.cli.interrupts import leaving_at_once
 from bayesmf.cli.options import DATA, JSON, PATH, SEEDS, Cli, Options, data_names, reading_options
 from bayesmf.data.io.datasets import DATASETS
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, visible
 
 if TYPE_CHECKING:
     from bayesmf.data.split import Split
@@ -121,7 +121,7 @@ def describe(data: str, as_json: bool, **reading: Any) -> None:
         click.echo(json.dumps({"data": data, **asdict(summary)}))
         return
     console = Console()
-    console.print(Text(data, "bold"))
+    console.print(Text(visible(data), "bold"))
     for table in (_facts_table(summary), _spread_table(summary), _frequency_plot(summary)):
         console.print(table)
 
@@ -138,6 +138,9 @@ def _facts_table(summary: Summary) -> Table:
     facts.add_row("pairs rated", f"{100 * summary.density:.3g} %")
     if summary.times:
         facts.add_row("times", f"{_date(summary.times['first'])} to {_date(summary.times['last'])}")
+    if summary.weights:
+        least, mean, most = (f"{value:g}" for value in summary.weights.values())
+        facts.add_row("weights", f"{least} to {most}, {mean} on average")
     facts.add_row("memory", f"{summary.bytes / 1e6:.1f} MB")
     return facts
 

@@ -98,6 +98,8 @@ def fit(
         fit_run.print_json(facts)
     else:
         fit_run.print_report(facts, done, parts, out)
+    if done.stopped == fit_run.INTERRUPTED:  # the model is kept, but whoever waits has to know
+        raise KeyboardInterrupt
 
 
 def model_from_options(
@@ -110,6 +112,7 @@ def model_from_options(
     bounds: str | None,
     prior: str | None,
     bias: str | None,
+    time_effect: str | None,
     likelihood: str | None,
 ) -> Model:
     """Make the model that the options describe; without any of them it is the default model."""
@@ -120,6 +123,7 @@ def model_from_options(
         "precision": precision,
         "prior": prior,
         "bias": bias,
+        "time": time_effect,
         "likelihood": likelihood,
         "bounds": None if bounds is None else _parse_bounds(bounds),
     }

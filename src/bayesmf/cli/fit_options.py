@@ -17,6 +17,7 @@ from bayesmf.choices import (
     PRIOR_SCALES,
     PRIORS,
     STARTS,
+    TIMES,
     UNTIL,
 )
 from bayesmf.cli.options import PATH, Options
@@ -32,7 +33,7 @@ MODEL = Options(
         type=int,
         default=20,
         show_default=True,
-        help="The number of features of a user and of an item; 0 means biases only.",
+        help="The number of features of a user and of an item, up to 254; 0 means biases only.",
     ),
     click.option(
         "--user-designs",
@@ -72,6 +73,13 @@ MODEL = Options(
         type=click.Choice(BIASES),
         help="The prior of the biases; joint means one prior for bias and features.  "
         "[default: joint]",
+    ),
+    click.option(
+        "--time",
+        "time_effect",
+        type=click.Choice(TIMES),
+        help="Whether ratings of a user that are close in time share an error: chain needs a time "
+        "of every rating.  [default: none]",
     ),
     click.option(
         "--likelihood",

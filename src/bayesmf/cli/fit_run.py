@@ -17,7 +17,7 @@ from rich.text import Text
 
 import bayesmf
 from bayesmf.choices import Inference
-from bayesmf.cli.options import say
+from bayesmf.cli.options import print_warning, say
 from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
@@ -25,6 +25,7 @@ from bayesmf.errors import AttributesWarning, DataError, OverfittingWarning
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.store.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
+from bayesmf.inference.loop import INTERRUPTED as INTERRUPTED
 from bayesmf.inference.one_call import ALGORITHMS, Parts
 from bayesmf.inference.one_call import read_parts as read_parts
 from bayesmf.inference.variational.fit import Variational
@@ -95,7 +96,7 @@ def fit_with_progress(algorithm: Any, parts: Parts, quiet: bool, options: dict[s
                 parts.train, parts.test, validation=parts.validation, callbacks=[show], **options
             )
     for warning in caught:
-        console.print(f"Warning: {warning.message}", style="yellow", highlight=False)
+        print_warning(console, warning.message)
     return fit
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 
 CODE = 130  # what shells expect of a command that Ctrl-C ended
 
@@ -42,3 +43,24 @@ def leaving_at_once() -> _Listening:
 def leaving_in_order() -> _Listening:
     """Raise KeyboardInterrupt while a command runs, so that it can remove files or keep results."""
     return _Listening(signal.default_int_handler)
+
+
+def _end(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM while a command runs, so that it leaves no temporary files."""
+    try:
+        heard = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if heard:
+            signal.signal(signal.SIGTERM, _end)
+    except ValueError:  # not in the main thread
+        heard = False
+    try:
+        yield
+    finally:
+        if heard:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from rich.console import Console
+from rich.text import Text
 
 from bayesmf.choices import DUPLICATES, ID_KINDS
-from bayesmf.cli.interrupts import CODE, leaving_in_order
+from bayesmf.cli.interrupts import CODE, ending_in_order, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
-from bayesmf.errors import DataError, Option, render
+from bayesmf.errors import DataError, Option, render, visible
 
 
 class Cli(click.Group):
@@ -25,11 +31,15 @@ class Cli(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # the caller has closed it
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, until the end
         for stream in (sys.stdout, sys.stderr):  # a bar in a terminal that knows no bars
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            with leaving_in_order():
+            with leaving_in_order(), ending_in_order(), warnings.catch_warnings():
+                warnings.showwarning = _show_warning
                 found = super().invoke(ctx)
                 sys.stdout.flush()  # what is left to do can be broken off
                 return found
@@ -42,9 +52,26 @@ class Cli(click.Group):
                 raise
             click.echo(f"Error: {error}", err=True)  # an extra that is not installed
             ctx.exit(2)
-        except KeyboardInterrupt:
-            click.echo("Stopped.", err=True)
+        except OSError as error:
+            if error.filename is not None or error.errno in (None, errno.EPIPE):
+                raise  # not about the streams, or a reader who has seen enough, which click knows
+            with contextlib.suppress(OSError):  # what Python writes at its end goes nowhere
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"Error: the output cannot be written ({error.strerror})", err=True)
+            ctx.exit(2)
+        except KeyboardInterrupt as stop:
+            click.echo(" ".join(("Stopped", *map(str, stop.args))) + ".", err=True)
             ctx.exit(CODE)
+
+
+def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+    """Print a warning without its place in the code."""
+    click.echo(f"Warning: {visible(str(message))}", err=True)
+
+
+def print_warning(console: Console, message: Warning | str) -> None:
+    """Print a warning, whose ids are no markup."""
+    console.print(Text(visible(f"Warning: {message}"), "yellow"))
 
 
 def say(message: str) -> str:
@@ -130,7 +157,12 @@ def _column(role: str, more: str = "") -> Decorator:
 
 
 PAIR_COLUMNS = (_column("user"), _column("item"))
-COLUMNS = (*PAIR_COLUMNS, _column("rating"), _column("time", "; 'none' ignores the times"))
+COLUMNS = (
+    *PAIR_COLUMNS,
+    _column("rating"),
+    _column("time", "; 'none' ignores the times"),
+    _column("weight", "; 'none' ignores the weights"),
+)
 LAYOUT = (
     click.option("--separator", metavar="TEXT", help="The text between two fields of a line."),
     click.option(
@@ -160,7 +192,7 @@ REPEATED = click.option(
 )
 reading_options = Options(*COLUMNS, *LAYOUT, READ_IDS, SCALE, REPEATED)  # of what reads DATA
 ratings_options = Options(*COLUMNS, *LAYOUT, REPEATED)  # the same for a model, which has its ids
-pairs_options = Options(*PAIR_COLUMNS, *LAYOUT)
+pairs_options = Options(*PAIR_COLUMNS, _column("time"), *LAYOUT)
 new_model_options = Options(  # of a command that makes a model from another one
     click.option("--seed", type=SEEDS, default=0, show_default=True, help="The seed of the draws."),
     click.option("--out", type=PATH, required=True, help="The folder or .zip of the new model."),

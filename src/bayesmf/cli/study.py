@@ -14,7 +14,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from bayesmf.cli.attributes import ATTRIBUTES, load_attributes
 from bayesmf.cli.interrupts import CODE, leaving_at_once
-from bayesmf.cli.options import BINS, DATA, PATH, QUIET, SEEDS, parse_bins, reading_options
+from bayesmf.cli.options import (
+    BINS,
+    DATA,
+    PATH,
+    QUIET,
+    SEEDS,
+    parse_bins,
+    print_warning,
+    reading_options,
+)
 from bayesmf.errors import AttributesWarning
 
 
@@ -60,7 +69,7 @@ class Display:
 
     def warn(self, message: Warning | str, *place: Any, **more: Any) -> None:
         """Show a warning above the progress, without the place in the code."""
-        self.console.print(f"Warning: {message}", style="yellow", highlight=False)
+        print_warning(self.console, message)
 
     def _left(self, event: Any) -> str:
         """The time left, by the speed so far; nothing before a fiftieth is done."""
@@ -195,7 +204,7 @@ def _command(
     words += ["--quick"] if quick else []
     words += ["--rank", str(rank)] if rank != 20 else []
     words += ["--bins", bins] if bins else []
-    suffix = {"user": "-col", "item": "-col", "rating": "-col", "time": "-col"}
+    suffix = dict.fromkeys(("user", "item", "rating", "time", "weight"), "-col")
     plain = {"ids": "auto", "duplicates": "error"}
     for key, value in reading.items():
         if value is None or value == plain.get(key):

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
+from rich.text import Text
 
 from bayesmf.choices import RANK_BY, SIDES, UPDATED
 from bayesmf.cli.interrupts import leaving_at_once
@@ -25,7 +26,7 @@ from bayesmf.cli.options import (
     ratings_options,
 )
 from bayesmf.data.io.atomic import to_json
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, visible
 
 MODEL = click.argument("model", type=PATH)
 
@@ -37,6 +38,12 @@ USER_ATTRIBUTES, ITEM_ATTRIBUTES = (
         help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
     )
     for side in SIDES
+)
+AT = click.option(
+    "--at",
+    metavar="TIME",
+    help="When the ratings would be given, for a model with a time chain: a date such as "
+    "2026-11-17, seconds since 1970, or now.",
 )
 OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
@@ -93,12 +100,12 @@ def _check(out: Path | None, overwrite: bool) -> None:
         check_table(out, overwrite)
 
 
-def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> None:
+def _show(table: Any, out: Path | None, as_json: bool, overwrite: bool, most: int = SHOWN) -> None:
     """Write a pyarrow table to a file, or print it as JSON lines or for people."""
     if out is not None:
         from bayesmf.data.io.write import write_table
 
-        write_table(table, out)
+        write_table(table, out, overwrite)
         facts = to_json({"rows": table.num_rows, "out": str(out)})
         click.echo(facts if as_json else f"{table.num_rows:,} rows written to {out}")
         return
@@ -111,7 +118,8 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
     for name, number in zip(table.column_names, numbers, strict=True):
         shown.add_column(name, justify="right" if number else "left")
     for row in table.slice(0, most).to_pylist():
-        shown.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
+        texts = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
+        shown.add_row(*(Text(visible(text)) for text in texts))  # an id is no markup
     Console().print(shown)
     if table.num_rows > most:
         click.echo(f"... and {table.num_rows - most:,} more rows; write all of them with --out")
@@ -129,6 +137,7 @@ def _show(table: Any, out: Path | None, as_json: bool, most: int = SHOWN) -> Non
     help="Print the probability of every rating of the scale instead of a mean and an interval.",
 )
 @click.option("--clip", is_flag=True, help="Cut means and quantiles off at the ends of the scale.")
+@AT
 @OUT
 @OVERWRITE
 @THREADS
@@ -138,8 +147,10 @@ def predict(
     pairs: Path,
     user: str | None,
     item: str | None,
+    time: str | None,
     probabilities: bool,
     clip: bool,
+    at: str | None,
     user_attributes: Path | None,
     item_attributes: Path | None,
     out: Path | None,
@@ -159,11 +170,14 @@ def predict(
         raise DataError("--clip has no meaning with --probabilities; leave it out")
     _check(out, overwrite)
     fit = _with_attributes(load_fit(model, threads), user_attributes, item_attributes)
-    users, items = read_pairs(pairs, {"user": user, "item": item}, **layout)
+    named: Any = {"user": user, "item": item, "time": time}
+    timed = time is not None or (at is None and bool(fit.model.every_effect))
+    columns = read_pairs(pairs, named, timed=timed, **layout)
+    users, items = columns["user"], columns["item"]
     places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
-    asked = Pairs(users, items, rows=places)
+    asked = Pairs(users, items, columns.get("time"), rows=places).at(at)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
-    _show(table, out, as_json)
+    _show(table, out, as_json, overwrite)
 
 
 def _with_attributes(fit: Any, user: Path | None = None, item: Path | None = None) -> Any:
@@ -209,6 +223,7 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
 )
 @ratings_options
 @USER_ATTRIBUTES
+@AT
 @click.option(
     "--exclude-seen/--no-exclude-seen",
     default=True,
@@ -235,6 +250,7 @@ def recommend(
     exclude_seen: bool,
     seed: int,
     user_attributes: Path | None,
+    at: str | None,
     out: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -261,10 +277,11 @@ def recommend(
             rank_by=rank_by,
             exclude_seen=exclude_seen,
             seen=rated,
+            at=at,
             seed=seed,
             progress=advance(bar, task),
         )
-    _show(table, out, as_json)
+    _show(table, out, as_json, overwrite)
 
 
 def _make_model(

@@ -1,4 +1,4 @@
-"""From whatever the caller has (arrays, a sparse matrix, a dataframe) to four plain columns."""
+"""From whatever the caller has (arrays, a sparse matrix, a dataframe) to plain columns."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pyarrow as pa
 from bayesmf.data.ids import Locate, to_arrow
 from bayesmf.errors import DataError, Option
 
-Role = Literal["user", "item", "rating", "time"]
+Role = Literal["user", "item", "rating", "time", "weight"]
 ROLES: tuple[Role, ...] = get_args(Role)
+OPTIONAL: tuple[Role, ...] = ("time", "weight")  # which ratings may have or not
 Axis = Literal["rows", "columns"]
 Named = Mapping[Role, str | int | None]
 """The column of each role as the user named it: by its name, by its number from 1, or not at all.
@@ -29,6 +30,7 @@ KNOWN_NAMES: Mapping[Role, str] = {
     "artistid businessid songid trackid gameid animeid jokeid recipeid beerid",
     "rating": "rating ratings score stars star overall bookrating reviewoverall reviewscore value",
     "time": "timestamp unixreviewtime unixtimestamp time ts datetime date createdat",
+    "weight": "weight weights",
 }
 
 
@@ -44,6 +46,8 @@ class Columns:
     untyped: bool = False  # read from a text file, so that ids are text until shown otherwise
     time_remedy: str = f"ignore times with {Option('time', 'none')}"
     reader: str = ""  # the function to name beside its options, as it may not be the one called
+    weight: pa.ChunkedArray | None = None
+    weight_remedy: str = f"ignore weights with {Option('weight', 'none')}"
 
 
 def recognise(
@@ -57,7 +61,7 @@ def recognise(
     found: dict[Role, int] = {}
     for role in roles:
         name = given.get(role)
-        if name is not None and (role, name) != ("time", "none"):
+        if name is not None and not (role in OPTIONAL and name == "none"):
             k = position(names, name, role, where)
             if k in found.values():
                 raise DataError(
@@ -67,11 +71,11 @@ def recognise(
             found[role] = k
     plain = [simplify(name) for name in names]
     for role in roles:
-        if role in found or (role == "time" and given.get("time") == "none"):
+        if role in found or (role in OPTIONAL and given.get(role) == "none"):
             continue
         known = KNOWN_NAMES[role].split()
         matches = [k for k, name in enumerate(plain) if name in known and k not in found.values()]
-        if len(matches) > 1 and role != "time":
+        if len(matches) > 1 and role not in OPTIONAL:
             both = " and ".join(repr(names[k]) for k in matches[:2])
             remedy = "rename one of them"
             if role in given:
@@ -79,7 +83,7 @@ def recognise(
             raise DataError(f"{where}: {both} could both be the {role}; {remedy}")
         if matches:
             found[role] = min(matches, key=lambda k: known.index(plain[k]))
-        elif role != "time":
+        elif role not in OPTIONAL:
             remedy = f"call the column {role!r}"
             if role in given:
                 remedy = f"name it with {Option(role, 'NAME', reader)}"
@@ -112,7 +116,9 @@ def simplify(name: str) -> str:
     return "".join(c for c in name.split(":")[0].casefold() if c.isalnum())
 
 
-def from_triplets(users: Any, items: Any, ratings: Any, times: Any = None) -> Columns:
+def from_triplets(
+    users: Any, items: Any, ratings: Any, times: Any = None, weights: Any = None
+) -> Columns:
     """Take parallel sequences, of which the entries at one position make one observation."""
 
     def locate(row: int) -> str:
@@ -122,12 +128,22 @@ def from_triplets(users: Any, items: Any, ratings: Any, times: Any = None) -> Co
     item = to_arrow(items, "item", locate)
     rating = to_arrow(ratings, "rating", locate)
     time = None if times is None else to_arrow(times, "time", locate)
-    given = {"users": user, "items": item, "ratings": rating, "times": time}
+    weight = None if weights is None else to_arrow(weights, "weight", locate)
+    given = {"users": user, "items": item, "ratings": rating, "times": time, "weights": weight}
     lengths = {name: len(column) for name, column in given.items() if column is not None}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{length} {name}" for name, length in lengths.items())
         raise DataError(f"the arrays differ in length ({listed}); give one of each per rating")
-    return Columns(user, item, rating, time, locate, time_remedy="leave times= out")
+    return Columns(
+        user,
+        item,
+        rating,
+        time,
+        locate,
+        time_remedy="leave times= out",
+        weight=weight,
+        weight_remedy="leave weights= out",
+    )
 
 
 def open_frame(frame: Any, refusal: str) -> tuple[Any, list[str]]:
@@ -180,6 +196,8 @@ def from_frame(frame: Any, given: Named) -> Columns:
         locate_in_frame,
         time_remedy=f"ignore times with {Option('time', 'none', reader)}",
         reader=reader,
+        weight=column("weight"),
+        weight_remedy=f"ignore weights with {Option('weight', 'none', reader)}",
     )
 
 

@@ -52,7 +52,7 @@ class Ids:
     __hash__ = None  # type: ignore[assignment]
 
     def index(self, ids: Sequence[Any] | NDArray[Any], what: str = "ids") -> NDArray[np.int32]:
-        """Return the index of each id, or -1 where the id is unknown."""
+        """Return the index of each id, or -1 where it is unknown; blanks around it do not count."""
         column = to_arrow(ids, "ids", lambda row: f"id {row + 1} of those asked for")
         if len(column) == 0:
             return np.empty(0, np.int32)
@@ -63,8 +63,14 @@ class Ids:
                 f"the {what} are {names[self.kind]} here but {names[kind]} in the question "
                 f"(such as {column[0].as_py()!r}); ask with ids of the same type"
             )
+        if column.type == pa.uint64():  # no id is above the largest int64
+            column = pc.if_else(pc.less(column, pa.scalar(2**63, pa.uint64())), column, None)
         known = pa.array(self.values, pa.int64() if kind == "integer" else pa.string())
-        found = pc.fill_null(pc.index_in(column.cast(known.type), value_set=known), -1)
+        asked = column.cast(known.type)
+        found = pc.index_in(asked, value_set=known)
+        if kind == "text" and found.null_count:  # an old model may have ids with blanks
+            found = pc.coalesce(found, pc.index_in(strip(asked), value_set=known))
+        found = pc.fill_null(found, -1)
         return found.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
 
     def take(self, keep: NDArray[Any]) -> Ids:
@@ -75,8 +81,7 @@ class Ids:
 def strip(text: Any) -> Any:
     """Remove the blanks around each id of an Arrow column.
 
-    This is the one rule for ids in text files and on the command line, where blanks are a matter of
-    layout. Frames, arrays and parquet files keep their text as it is.
+    This is the one rule for ids, wherever they come from: blanks around them do not count.
     """
     return pc.utf8_trim_whitespace(text)
 
@@ -102,6 +107,11 @@ def look_up(known: Ids, column: pa.ChunkedArray, what: str, locate: Locate) -> N
     The column may hold integers as text, text as integers, or integers as whole floats. An id that
     is missing is refused.
     """
+    if pa.types.is_nested(column.type):
+        raise DataError(
+            f"{locate(0)}: the {what} ids are of type {column.type}; ids are integers or text: "
+            "convert the column first"
+        )
     encoded = column.dictionary_encode().combine_chunks()
     texts = [write_id(value) for value in encoded.dictionary.to_pylist()]
     stripped = strip(pa.array(texts, pa.string())).to_pylist()
@@ -153,9 +163,9 @@ def encode(
 ) -> tuple[Ids, NDArray[np.int32]]:
     """Return the distinct ids in ascending order, and for each row the index of its id.
 
-    ``untyped`` says that the column was read from a text file: blanks around an id are stripped,
-    and "12" means the integer 12 unless another id of the column says otherwise. ``as_text`` makes
-    it text all the same.
+    Blanks around an id are stripped. ``untyped`` says that the column was read from a text file, in
+    which "12" means the integer 12 unless another id of the column says otherwise. ``as_text``
+    makes it text all the same.
     """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
@@ -176,10 +186,9 @@ def encode(
             return integers
     ids, codes = _number(column)
     _check_text(ids.values, codes, what, locate)
-    if untyped:
-        ids, codes = _strip_distinct(ids, codes, what, locate)
-        if not as_text:
-            _refuse_mixed_kinds(ids.values, codes, what, locate)
+    ids, codes = _strip_distinct(ids, codes, what, locate)
+    if untyped and not as_text:
+        _refuse_mixed_kinds(ids.values, codes, what, locate)
     return ids, codes
 
 
@@ -257,7 +266,7 @@ def _strip_distinct(
         raise DataError(
             f"{locate(row)}: the {what} id {ids[codes[row]]!r} differs from "
             f"{ids[codes[before]]!r} ({locate(before)}) only by blanks around it, which do not "
-            "count in a text file; write it in one way, or rename one of the two"
+            "count; write it in one way, or rename one of the two"
         )
     return merged, position[codes]
 

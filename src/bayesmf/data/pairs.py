@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from time import time as clock
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -15,7 +17,7 @@ from bayesmf.data.columns import read_column, recognise
 from bayesmf.data.ids import Ids, to_arrow
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.values import check_times
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 
 Index = NDArray[np.int32]
 
@@ -36,6 +38,39 @@ class Pairs:
             return None
         remedy = "correct it, or leave the column of times out"
         return check_times(to_arrow(self.time, "time", _place), _place, remedy)
+
+    def at(self, time: Any) -> Pairs:
+        """Return the same pairs, all at one time (see ``read_time``) unless it is None."""
+        if time is None:
+            return self
+        if self.time is not None:
+            raise DataError(
+                f"the pairs have times of their own; leave {Option('at')} out, or their times"
+            )
+        seconds = np.full(len(to_arrow(self.user, "user", _place)), read_time(time), np.int64)
+        return replace(self, time=seconds)
+
+
+def read_time(asked: Any) -> int:
+    """Read a time as seconds since 1970: a whole number of them, a date, or "now"."""
+    if asked == "now":
+        return int(clock())
+    if isinstance(asked, int | np.integer) and not isinstance(asked, bool):
+        return int(asked)
+    if isinstance(asked, str) and asked.strip().isdigit():
+        return int(asked)
+    try:
+        if isinstance(asked, datetime) and asked.tzinfo is not None:
+            return int(asked.timestamp())
+        found = np.datetime64(asked, "s")
+        if asked is None or isinstance(asked, bool) or np.isnat(found):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{Option('at', str(asked))} is no time; write a date such as 2026-11-17, seconds "
+            "since 1970, or now"
+        ) from None
+    return int(found.astype(np.int64))
 
 
 class Cells(NamedTuple):

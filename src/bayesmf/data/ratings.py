@@ -15,8 +15,9 @@ from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data import columns as cols
 from bayesmf.data.columns import Axis, Columns
 from bayesmf.data.ids import Ids, encode
+from bayesmf.data.indexing import equal, group, merge, sort, take
 from bayesmf.data.scale import Scale
-from bayesmf.data.values import check_times, check_values, compact, compact_times
+from bayesmf.data.values import check_times, check_values, check_weights, compact, compact_times
 from bayesmf.errors import DataError, Option
 
 
@@ -32,11 +33,16 @@ class Rows:
     index: NDArray[np.int32]
     values: NDArray[Any]  # int8, float32 or float64: the smallest that holds all of them exactly
     times: NDArray[Any] | None = None  # seconds since 1970
+    weights: NDArray[np.float64] | None = None  # how often each counts; all once if None
 
     def __post_init__(self) -> None:
-        for array in (self.starts, self.index, self.values, self.times):
-            if array is not None:
-                array.setflags(write=False)
+        for array in self._arrays:
+            array.setflags(write=False)
+
+    @property
+    def _arrays(self) -> list[NDArray[Any]]:
+        arrays = (self.starts, self.index, self.values, self.times, self.weights)
+        return [array for array in arrays if array is not None]
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -51,8 +57,7 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """The number of bytes that the arrays hold."""
-        arrays = (self.starts, self.index, self.values, self.times)
-        return sum(array.nbytes for array in arrays if array is not None)
+        return sum(array.nbytes for array in self._arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +70,7 @@ class Ratings:
 
     users: Ids  # ``users.values`` are the ids as the data has them, ascending
     items: Ids
-    by_user: Rows  # starts, index, values, times and counts, user after user
+    by_user: Rows  # starts, index, values, times, weights and counts, user after user
     by_item: Rows
     scale: Scale
     name: str = ""  # of the data set that was loaded; equal ratings may have different names
@@ -78,15 +83,17 @@ class Ratings:
         items: Any,
         ratings: Any,
         times: Any = None,
+        weights: Any = None,
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
         """Make ratings of parallel arrays or lists: entry k of each makes one observation.
 
-        ``times`` are whole seconds since 1970, or dates. ``scale`` and ``duplicates`` are those of
-        ``load``. Text ids are kept as they are, blanks included.
+        ``times`` are whole seconds since 1970, or dates. ``weights`` are positive numbers: a fit
+        takes a rating of weight 2 as if it had been given twice. ``scale`` and ``duplicates`` are
+        those of ``load``. Blanks around text ids are stripped.
         """
-        table = cols.from_triplets(users, items, ratings, times)
+        table = cols.from_triplets(users, items, ratings, times, weights)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
 
     @classmethod
@@ -98,17 +105,25 @@ class Ratings:
         item: str | int | None = None,
         rating: str | int | None = None,
         time: str | int | None = None,
+        weight: str | int | None = None,
         scale: Any = None,
         duplicates: Duplicates = "error",
     ) -> Ratings:
         """Make ratings of a pandas, polars or pyarrow table, one row an observation.
 
-        ``user``, ``item``, ``rating`` and ``time`` name the columns, or give their numbers from 1;
-        columns not given are recognised by their names, and ``time="none"`` ignores times.
-        ``scale`` and ``duplicates`` are those of ``load``. Text ids are kept as they are, blanks
-        included.
+        ``user``, ``item``, ``rating``, ``time`` and ``weight`` name the columns, or give their
+        numbers from 1; columns not given are recognised by their names. ``time="none"`` ignores
+        times, and ``weight="none"`` weights. ``scale`` and ``duplicates`` are those of ``load``.
+        Blanks around text ids are stripped.
         """
-        table = cols.from_frame(frame, {"user": user, "item": item, "rating": rating, "time": time})
+        given: cols.Named = {
+            "user": user,
+            "item": item,
+            "rating": rating,
+            "time": time,
+            "weight": weight,
+        }
+        table = cols.from_frame(frame, given)
         return cls.from_columns(table, scale=scale, duplicates=duplicates)
 
     @classmethod
@@ -149,8 +164,9 @@ class Ratings:
             raise DataError("there are no ratings; give at least one")
         declared = None if scale is None else Scale.of(scale)
         locate, untyped, reader = table.locate, table.untyped, table.reader
-        time_remedy = table.time_remedy
-        user_column, item_column, column, time = table.user, table.item, table.rating, table.time
+        time_remedy, weight_remedy = table.time_remedy, table.weight_remedy
+        user_column, item_column, column = table.user, table.item, table.rating
+        time, weight = table.time, table.weight
         del table  # each column is let go as soon as it is encoded: they are the peak of memory
         users, user = encode(user_column, "user", locate, untyped, user_ids == "text")
         del user_column
@@ -158,9 +174,10 @@ class Ratings:
         del item_column
         values = check_values(column, locate, declared)
         times = None if time is None else check_times(time, locate, time_remedy)
-        del column, time
+        weights = None if weight is None else check_weights(weight, locate, weight_remedy)
+        del column, time, weight
         pa.default_memory_pool().release_unused()
-        order = _sort(user, item, len(users), len(items))
+        order = sort(user, item, len(users), len(items))
         user, item = user[order], item[order]
         again = np.flatnonzero((user[1:] == user[:-1]) & (item[1:] == item[:-1])) + 1
         if again.size:
@@ -172,16 +189,18 @@ class Ratings:
                     f"{items.values.item(item[k])!r} before ({locate(int(order[k - 1]))}); keep "
                     f"the later rating with {last}, or their mean with {mean}"
                 )
-            values, keep = _merge(values, order, again, duplicates)
+            values, weights, keep = merge(values, weights, order, again, duplicates)
             user, item, order = user[keep], item[keep], order[keep]
             if declared is not None and not declared.holds(values[order]).all():
                 declared = Scale(declared.low, declared.high)  # means fall between the steps
         values = compact(values)[order]
         if times is not None:
             times = compact_times(times)[order]
+        if weights is not None:
+            weights = weights[order]
         if declared is None:
             declared = Scale.infer(pc.unique(pa.array(values)).to_numpy().astype(float))
-        return cls.from_sorted(users, items, user, item, values, times, declared, name)
+        return cls.from_sorted(users, items, user, item, values, times, declared, name, weights)
 
     @classmethod
     def from_sorted(
@@ -194,14 +213,16 @@ class Ratings:
         times: NDArray[Any] | None,
         scale: Scale,
         name: str = "",
+        weights: NDArray[np.float64] | None = None,
     ) -> Ratings:
         """Index observations that are known to be valid, distinct and sorted by user, then item."""
         starts = np.zeros(len(users) + 1, np.int64)
         np.cumsum(np.bincount(user, minlength=len(users)), out=starts[1:])
-        by_user = Rows(starts, item, values, times)
-        item_starts, order = _group(item, len(items))
-        item_times = None if times is None else times[order]
-        by_item = Rows(item_starts, user[order], values[order], item_times)
+        by_user = Rows(starts, item, values, times, weights)
+        item_starts, order = group(item, len(items))
+        by_item = Rows(
+            item_starts, user[order], values[order], take(times, order), take(weights, order)
+        )
         return cls(users, items, by_user, by_item, scale, name)
 
     @property
@@ -257,7 +278,8 @@ class Ratings:
             and np.array_equal(mine.starts, theirs.starts)
             and np.array_equal(mine.index, theirs.index)
             and np.array_equal(mine.values, theirs.values)
-            and _equal(mine.times, theirs.times)
+            and equal(mine.times, theirs.times)
+            and equal(mine.weights, theirs.weights)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -281,7 +303,8 @@ class Ratings:
     def put(self, more: Ratings) -> Ratings:
         """Return these observations and ``more``, which has the same ids.
 
-        Where both rate the same pair, ``more`` counts. Times are kept if both have them.
+        Where both rate the same pair, ``more`` counts. Times are kept if both have them. If one
+        has weights, those of the other are 1.
         """
         by_user, by_item = _put(self.by_user, more.by_user), _put(self.by_item, more.by_item)
         return Ratings(self.users, self.items, by_user, by_item, self.scale, self.name)
@@ -300,15 +323,15 @@ class Ratings:
     def _with(
         self, users: Ids, items: Ids, user: NDArray[np.int32], item: NDArray[np.int32], keep: Any
     ) -> Ratings:
-        """Index the values and times at ``keep`` anew, by users and items of other ids."""
+        """Index the observations at ``keep`` anew, by users and items of other ids."""
         rows = self.by_user
-        times = None if rows.times is None else rows.times[keep]
+        times, weights = take(rows.times, keep), take(rows.weights, keep)
         return Ratings.from_sorted(
-            users, items, user, item, rows.values[keep], times, self.scale, self.name
+            users, items, user, item, rows.values[keep], times, self.scale, self.name, weights
         )
 
     def to_arrow(self) -> pa.Table:
-        """Return a table with the columns user, item, rating and, if there are times, time."""
+        """Return a table: user, item, rating and, if there are any, time and weight."""
         rows = self.by_user
         table = {
             "user": pa.array(self.users.values).take(pa.array(rows.row_index)),
@@ -317,6 +340,8 @@ class Ratings:
         }
         if rows.times is not None:
             table["time"] = pa.array(rows.times)
+        if rows.weights is not None:
+            table["weight"] = pa.array(rows.weights)
         return pa.table(table)
 
     def to_sparse(self) -> Any:
@@ -343,54 +368,14 @@ class Ratings:
         ]
         if rows.times is not None:
             arrays.append((rows.times, np.int64))
+        if rows.weights is not None:
+            digest.update(b"|weights")  # which may have the bytes of times
+            arrays.append((rows.weights, np.float64))
         for array, wide in arrays:
             digest.update(b"|")
             for start in range(0, len(array), 1 << 20):
                 digest.update(array[start : start + (1 << 20)].astype(wide).data)
         return digest.hexdigest()
-
-
-def _equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
-    return one is other if one is None or other is None else np.array_equal(one, other)
-
-
-def _group(codes: NDArray[np.int32], n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the row starts, and the stable order that groups the positions by code.
-
-    A counting sort in compiled code: the csc matrix whose column k holds one entry in row
-    codes[k] becomes, as csr, the list of columns of each row.
-    """
-    from scipy import sparse
-
-    size = len(codes)
-    index = np.int32 if size < np.iinfo(np.int32).max else np.int64
-    pointers = np.arange(size + 1, dtype=index)
-    ones = np.ones(size, np.int8)
-    grouped = sparse.csc_array((ones, codes, pointers), shape=(n, size)).tocsr()
-    return grouped.indptr.astype(np.int64), grouped.indices
-
-
-def _sort(
-    user: NDArray[np.int32], item: NDArray[np.int32], n_users: int, n_items: int
-) -> NDArray[np.int32]:
-    """Return the stable order by user, then item."""
-    by_item = _group(item, n_items)[1]
-    return by_item[_group(user[by_item], n_users)[1]]
-
-
-def _merge(
-    values: NDArray[Any], order: NDArray[np.int32], again: NDArray[np.int64], how: Duplicates
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Keep one observation of each pair: the last in the input, with the mean value if asked."""
-    first = np.ones(len(order), bool)
-    first[again] = False
-    last = np.append(first[1:], True)
-    if how == "mean":
-        start = np.flatnonzero(first)
-        size = np.diff(np.append(start, len(order)))
-        values = values.copy()
-        values[order[last]] = np.add.reduceat(values[order], start) / size
-    return values, last
 
 
 def _put(rows: Rows, more: Rows) -> Rows:
@@ -412,7 +397,14 @@ def _put(rows: Rows, more: Rows) -> Rows:
             whole[at[there]] = new[there]
         return np.insert(whole, at[~there], new[~there])
 
-    times = None
+    times = weights = None
     if rows.times is not None and more.times is not None:
         times = join(rows.times, more.times)
-    return Rows(starts, join(rows.index, more.index), join(rows.values, more.values), times)
+    if rows.weights is not None or more.weights is not None:
+        weights = join(_weights(rows), _weights(more))
+    index, values = join(rows.index, more.index), join(rows.values, more.values)
+    return Rows(starts, index, values, times, weights)
+
+
+def _weights(rows: Rows) -> NDArray[np.float64]:
+    return np.ones(len(rows.index)) if rows.weights is None else rows.weights

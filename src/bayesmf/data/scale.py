@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_number
 from bayesmf.errors import DataError
 
 STEPS = (1.0, 0.5, 0.25, 0.2, 0.1)
@@ -28,9 +29,9 @@ class Scale:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():  # so that equal scales look equal, too
             if value is not None:
-                object.__setattr__(self, name, float(value))
+                object.__setattr__(self, name, check_number(name, value))
         ends = (self.low, self.high, self.step if self.step is not None else 1.0)
-        if not all(np.isfinite(ends)) or self.low > self.high or ends[2] <= 0:
+        if self.low > self.high or ends[2] <= 0:
             raise DataError(f"{self} is not a rating scale; write LOW:HIGH or LOW:HIGH:STEP")
 
     @classmethod

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_kind, check_number, check_seed, check_whole
 from bayesmf.choices import Protocol
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option, clause
@@ -21,9 +22,7 @@ from bayesmf.errors import DataError, Option, clause
 
 def generator(seed: int, stream: int = 0) -> np.random.Philox:
     """Return a generator of its own for every (seed, stream): the two halves of Philox's key."""
-    if not 0 <= seed < 2**64:
-        raise DataError(f"seed {seed}: choose a whole number from 0 to 2^64 - 1")
-    return np.random.Philox(key=seed + (stream << 64))
+    return np.random.Philox(key=check_seed(seed) + (stream << 64))
 
 
 Mask = NDArray[np.bool_]
@@ -93,6 +92,7 @@ def paper(
     if min_item_ratings is None:
         min_item_ratings = PAPER_MIN_ITEM_RATINGS.get(ratings.name, 3)
     _check_fraction(test_fraction)
+    check_whole("min_item_ratings", min_item_ratings)
     ratings = ratings.drop_unused()
     kept = ratings.select(ratings.by_item.counts[ratings.by_user.index] >= min_item_ratings)
     kept = kept.drop_unused()
@@ -132,7 +132,7 @@ def random(ratings: Ratings, seed: int = 0, test_fraction: float = 0.3) -> Split
 def kfold(ratings: Ratings, seed: int = 0, folds: int = 5) -> list[Split]:
     """Cut ratings at random into ``folds`` splits; each rating is in the test of exactly one."""
     kept = ratings.drop_unused()
-    if not 2 <= folds <= len(kept):
+    if not 2 <= check_whole("folds", folds) <= len(kept):
         raise DataError(f"{folds} folds of {len(kept)} ratings; choose between 2 and {len(kept)}")
     fold = _rank(_draw_keys(seed, len(kept))) % folds
     return [
@@ -148,7 +148,7 @@ def cold_start(
     Only users with more than ``given`` ratings are held out; ``user_fraction`` is a share of those.
     """
     _check_fraction(user_fraction, "user_fraction")
-    if given < 1:
+    if check_whole("given", given) < 1:
         raise DataError(f"{Option('given', given)}: give 1 or more ratings of each user")
     kept = ratings.drop_unused()
     able = np.flatnonzero(kept.by_user.counts > given)
@@ -170,6 +170,7 @@ def cold_start(
 def by_time(ratings: Ratings, test_fraction: float = 0.3, per_user: bool = False) -> Split:
     """Test on the latest ratings: of all users together or, with ``per_user``, of each user."""
     _check_fraction(test_fraction)
+    check_kind("per_user", per_user, bool, "True or False")
     kept = ratings.drop_unused()
     times = kept.by_user.times
     if times is None:
@@ -249,7 +250,7 @@ def _cut(kept: Ratings, train: Mask, protocol: str, seed: int | None, options: A
 
 
 def _check_fraction(fraction: float, name: str = "test_fraction") -> None:
-    if not 0 < fraction < 1:
+    if not 0 < check_number(name, fraction) < 1:
         raise DataError(f"{Option(name, fraction)}: choose a fraction between 0 and 1")
 
 

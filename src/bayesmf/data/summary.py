@@ -49,6 +49,7 @@ class Summary:
     mean_rating: float
     scale: dict[str, float | None]
     times: dict[str, int] | None
+    weights: dict[str, float] | None
     density: float
     """The share of all pairs that are rated; the paper's table calls it sparsity."""
     per_user: Counts
@@ -65,6 +66,9 @@ def summarise(ratings: Ratings) -> Summary:
     times: Any = ratings.by_user.times
     if times is not None:
         times = {"first": int(times.min()), "last": int(times.max())}
+    weights: Any = ratings.by_user.weights
+    if weights is not None:
+        weights = {word: float(getattr(weights, word)()) for word in ("min", "mean", "max")}
     return Summary(
         ratings=len(ratings),
         users=ratings.n_users,
@@ -72,6 +76,7 @@ def summarise(ratings: Ratings) -> Summary:
         mean_rating=ratings.mean,
         scale=dict(vars(ratings.scale)),
         times=times,
+        weights=weights,
         density=len(ratings) / (ratings.n_users * ratings.n_items),
         per_user=Counts.of(per_user),
         per_item=Counts.of(per_item),

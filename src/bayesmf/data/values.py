@@ -1,4 +1,4 @@
-"""Ratings and times as numbers: checked, and in the smallest type that holds them exactly."""
+"""Ratings, times and weights as numbers: checked, and ratings and times in small types."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from bayesmf.data.ids import Locate
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option, clause
 
+LEAST, MOST = 1e-9, 1e9  # of a weight: beyond, rounding decides what the ratings together say
+
 
 def check_values(
     column: pa.ChunkedArray, locate: Locate, declared: Scale | None
 ) -> NDArray[np.float64]:
     """Return the ratings as floats; refuse any that is not finite, or not on a declared scale."""
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise DataError(
-            f"{locate(0)}: the rating {column[0].as_py()!r} is {kind}, not a number; convert the "
-            "column first"
-        )
+    _refuse_text(column, "rating", locate)
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise DataError(f"{locate(row)}: the rating is missing; leave out pairs without a rating")
@@ -60,7 +57,9 @@ def check_times(
         dates = column.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False)
         return dates.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
     elif pa.types.is_integer(kind):
-        return column.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+        if kind != pa.uint64() or pc.max(column).as_py() < 2**63:
+            return column.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+        row = int(np.argmax(column.to_numpy()))
     elif pa.types.is_floating(kind):
         numbers = column.to_numpy()
         whole = np.abs(numbers) < 2.0**53
@@ -74,6 +73,51 @@ def check_times(
         f"{locate(row)}: the time {column[row].as_py()!r} is neither whole seconds since 1970 nor "
         f"a date like the others; correct it, or {remedy}"
     )
+
+
+def check_weights(
+    column: pa.ChunkedArray, locate: Locate, remedy: str = "leave the weights out"
+) -> NDArray[np.float64]:
+    """Return weights as floats; refuse any that is not a number from ``LEAST`` to ``MOST``.
+
+    ``remedy`` ends the message: it says how to do without weights.
+    """
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise wrong_weight(locate(row), "", remedy)
+    _refuse_text(column, "weight", locate, f", or {remedy}")
+    weights: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
+    right = (weights >= LEAST) & (weights <= MOST)
+    if not right.all():
+        row = int(np.argmin(right))
+        raise wrong_weight(locate(row), float(weights[row]), remedy)
+    return weights
+
+
+def wrong_weight(where: str, value: str | float, remedy: str) -> DataError:
+    """Return the error that says what is wrong with a weight, given as a number or as a text."""
+    if isinstance(value, str):
+        wrong = f"the weight {value!r} is not a number; write it like 2 or 0.5"
+        if not value.strip():
+            wrong = "the weight is missing; give every rating one"
+    elif not 0 < value < np.inf:
+        wrong = f"the weight {value:g} is not above 0 and finite; correct it, leave out the row"
+    else:
+        wrong = (
+            f"the weight {value:g} is not from {LEAST:g} to {MOST:g}; divide all weights by the "
+            "same number"
+        )
+    return DataError(f"{where}: {wrong}, or {remedy}")
+
+
+def _refuse_text(column: pa.ChunkedArray, what: str, locate: Locate, remedy: str = "") -> None:
+    """Refuse a column that does not hold numbers."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise DataError(
+            f"{locate(0)}: the {what} {column[0].as_py()!r} is {kind}, not a number; convert the "
+            f"column first{remedy}"
+        )
 
 
 def _is_date(text: pa.Scalar) -> bool:

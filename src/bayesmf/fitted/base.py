@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_whole
+from bayesmf.checks import check_choice, check_number, check_seed, check_whole
 from bayesmf.choices import RANK_BY, RankBy, Updated
-from bayesmf.data.pairs import Pairs, frame_like, pairs_of, users_of
+from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, read_time, users_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
@@ -36,6 +36,7 @@ KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
 DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
 OF_THE_TEST = ("test_rmse", "endless_rmse", "endless_rmse_error")  # facts of the fit as it was
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
+FEW_PAIRS = 1 << 14  # the same to predict, in every draw
 
 
 class Fitted:
@@ -56,6 +57,9 @@ class Fitted:
     def _facts(self) -> Mapping[str, Any]:
         return {}
 
+    def _threads_for(self, cells: Cells) -> int | None:
+        return 1 if len(cells.user) < FEW_PAIRS else self.threads
+
     def __repr__(self) -> str:
         model: Model | None = getattr(self, "model", None)  # not that of the posterior: it may
         error: float | None = getattr(self, "test_rmse", None)  # have to be made first
@@ -67,7 +71,12 @@ class Fitted:
         return f"{type(self).__name__}({'; '.join(told)})"
 
     def predict(
-        self, pairs: Any, *, quantiles: Sequence[float] = (0.05, 0.95), clip: bool = False
+        self,
+        pairs: Any,
+        *,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        clip: bool = False,
+        at: Any = None,
     ) -> Any:
         """Predict the ratings of pairs, and how far from the prediction a rating may be.
 
@@ -75,6 +84,9 @@ class Fitted:
           columns, or ``Ratings``.
         - ``quantiles``: the probabilities for which the prediction has a column.
         - ``clip``: cut means and quantiles to the scale.
+        - ``at``: when all ratings would be given, for a model with a time chain: seconds since
+          1970, a date, or "now". Pairs may have a column of times instead; without either, a
+          prediction does not know the user's mood, and is a little less certain.
 
         Returns a frame of the same kind as ``pairs``, in the same order, with the columns
 
@@ -89,18 +101,18 @@ class Fitted:
         - ``known``: "warm", "new user", "new item" or "new". Users and items not seen in training
           get the prior predictive, which is wide.
         """
-        asked = pairs_of(pairs)
+        asked = pairs_of(pairs).at(at)
         if not np.iterable(quantiles):
             raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
         cells = self.posterior.cells(asked)
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = self.posterior.predictive(cells)
         columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
         if isinstance(found, Discrete) and len(found.levels) == 2:
             columns["probability"] = found.chances[:, 1]
         columns |= {"mean": found.mean, "sd": found.sd}
         for quantile in quantiles:
-            if not 0 < quantile < 1:
+            if not 0 < check_number("quantiles", quantile) < 1:
                 raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
             name = f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
             columns[name] = found.quantile(quantile)
@@ -112,16 +124,16 @@ class Fitted:
         columns["known"] = KNOWN[(cells.user < 0) + 2 * (cells.item < 0)]
         return frame_like(columns, asked.like)
 
-    def probabilities(self, pairs: Any) -> Any:
+    def probabilities(self, pairs: Any, *, at: Any = None) -> Any:
         """Predict the probability of every rating of a scale with steps; a mixture over the draws.
 
-        ``pairs`` is what ``predict`` takes. Returns a frame of the same kind with the columns
-        ``user``, ``item`` and one for each rating of the scale: ``p1``, ``p2``, ... or ``p0.5``,
-        ``p1``, ... They add up to 1.
+        ``pairs`` and ``at`` are what ``predict`` takes. Returns a frame of the same kind with the
+        columns ``user``, ``item`` and one for each rating of the scale: ``p1``, ``p2``, ... or
+        ``p0.5``, ``p1``, ... They add up to 1.
         """
-        asked = pairs_of(pairs)
+        asked = pairs_of(pairs).at(at)
         cells = self.posterior.cells(asked)
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = self.posterior.probabilities(cells)
         columns = {f"p{level:g}": found[:, k] for k, level in enumerate(self.posterior.levels)}
         return frame_like({"user": asked.user, "item": asked.item, **columns}, asked.like)
@@ -135,6 +147,7 @@ class Fitted:
         exclude_seen: bool = True,
         seen: Any = None,
         items: Any = None,
+        at: Any = None,
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> Any:
@@ -151,6 +164,8 @@ class Fitted:
           may be of users that the fit does not know.
         - ``items``: the ids of the items that may be recommended; all items that the fit knows if
           None. Items not seen in training may be among them if their attributes are known.
+        - ``at``: when they would be rated, for a model with a time chain, as in ``predict``: scores
+          are those of that time, and the order of items is the same at any time.
         - ``progress``: called with the number of users done and of all users.
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
@@ -161,15 +176,16 @@ class Fitted:
         not contain what it would say of them that they choose to rate the item.
         """
         check_whole("n", n, 1)
+        check_seed(seed)
         check_choice("rank_by", rank_by, RANK_BY)
-        posterior = self.posterior
+        posterior, when = self.posterior, None if at is None else read_time(at)
         ids, like = (posterior.users.values, None) if users is None else users_of(users)
         asked, candidates = Asked.of(posterior, "user", ids), Asked.candidates(posterior, items)
         parts = self._seen(seen) if exclude_seen else []
         left_out = [Seen.of(asked, candidates, part) for part in parts]
         with using(self.threads):
             best, score = recommend(
-                posterior, asked, candidates, n, rank_by, left_out, seed, progress
+                posterior, asked, candidates, n, rank_by, left_out, seed, progress, when
             )
         row, column = np.nonzero(best >= 0)
         columns = {
@@ -221,6 +237,7 @@ class Fitted:
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
+        check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             posterior = add_rows(
                 self.posterior, ratings, side, replace_known=replace_known, seed=seed
@@ -249,6 +266,7 @@ class Fitted:
         """
         if not isinstance(ratings, Ratings):
             ratings = Ratings.from_frame(ratings)
+        check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             return self._with(update(self.posterior, ratings, side, seed=seed))
 
@@ -274,7 +292,7 @@ class Fitted:
         """Measure the errors of predictions and the coverage of their intervals.
 
         - ``test``: ``Ratings``, or a frame with user, item and rating. A rating off the scale of
-          the fit is refused.
+          the fit is refused. Every rating counts once, whatever its weight.
         - ``bins``: the largest number of ratings of a user in each bin, rising; the last bin has no
           end. The bins are the paper's quantiles if None.
 
@@ -296,7 +314,7 @@ class Fitted:
         cut = (
             FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
         )
-        with using(self.threads):
+        with using(self._threads_for(cells)):
             found = posterior.predictive(cells)
         levels = posterior.levels if posterior.has_levels else None
         facts = scores(np.asarray(rows.values, float), cut, found, levels)

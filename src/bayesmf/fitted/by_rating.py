@@ -66,7 +66,7 @@ def begin_rows(model: Model, data: Data, new: State, side: Name) -> State:
     """A state whose effects and likelihood have first values for other users' ratings."""
     if data.response is None or side == "item":
         return new
-    parts = zip(model.effects, new.effects, data.response.prepared, strict=True)
+    parts = zip(model.every_effect, new.effects, data.response.prepared, strict=True)
     return replace(
         new,
         effects=[effect.begin(own, train) for effect, own, train in parts],
@@ -81,7 +81,7 @@ def known_additions(
     if data.response is None or side == "user":
         return None
     asked = data.response.cells if cells is None else cells
-    parts = zip(old.model.effects, state.effects, old.prepared, strict=True)
+    parts = zip(old.model.every_effect, state.effects, old.prepared, strict=True)
     return [effect.contribution(own, effect.locate(train, asked)) for effect, own, train in parts]
 
 

@@ -67,12 +67,13 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
     x_i = P_i^-1 [ Lambda (mu + offset_i) + tau alpha_i sum_k beta_k z_k (r_ik - mean - eta_k) ]
 
     so rating k adds z_j' P_i^-1 tau alpha_i beta_k z_k (r_ik - mean - eta_k), and by a
-    rated-set design z_j' P_i^-1 Lambda c_i W_k.
+    rated-set design z_j' P_i^-1 Lambda c_i W_k. A weight of the rating multiplies beta_k.
     """
     model, size = posterior.model, posterior.model.size
     rows = rated.by_user
     span = slice(rows.starts[user], rows.starts[user + 1])
     which, values = rows.index[span], np.asarray(rows.values[span], float)
+    given = 1.0 if rows.weights is None else rows.weights[span]
     total = np.zeros(len(which))
     own = model.has_own("user")
     free = slice(0, size if own else 1)
@@ -85,7 +86,7 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
         z[:, 0] = 1.0
         goal = other.x[item, :size].copy()
         goal[0] = 1.0
-        weight = state.tau * me.alpha[user] * other.alpha[which]
+        weight = state.tau * me.alpha[user] * other.alpha[which] * given
         prior = np.zeros((size, size))
         for group in model.groups("user"):
             columns = slice(group.first, group.end)

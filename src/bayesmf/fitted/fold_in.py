@@ -196,7 +196,7 @@ def _join(old: Posterior, side: Name, mine: Ids, given: Ratings, seed: int) -> P
     ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
     train, held_out = _join_ratings(old, side, given, ids["user"], ids["item"])
     draws = follow(old.draws, old.train, train)
-    at = positions(given, train) if train is not None and old.model.effects else None
+    at = positions(given, train) if train is not None and old.model.every_effect else None
     kind: Kind = "point" if old.is_point else "draw"
     scatter = np.zeros((old.model.size, old.model.size))  # C_S, averaged over the draws
     for k in range(len(old)):

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
+MOST_LEVELS = 1000  # steps of a scale whose ratings have a probability each
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +179,7 @@ class Posterior:
         plain = cells.plain()
         where = [
             effect.locate(train, plain)
-            for effect, train in zip(self.model.effects, self.prepared, strict=True)
+            for effect, train in zip(self.model.every_effect, self.prepared, strict=True)
         ]
         for number in range(len(draws["tau"])):
             x = {name: self._rows(draws, number, name, cells.given) for name in SIDES}
@@ -188,7 +189,7 @@ class Posterior:
             doubt = self._doubt(draws, number, rows, x, found) + self._noise(
                 draws, number, x, found
             )
-            for k, effect in enumerate(self.model.effects):
+            for k, effect in enumerate(self.model.every_effect):
                 parameters = parameters_of(draws, number, f"effect {k}.")
                 f += effect.contribution(parameters, where[k])
                 doubt += effect.doubt(parameters, where[k])
@@ -289,10 +290,10 @@ class Posterior:
     def prepared(self) -> list[Any]:
         """The training ratings as each effect of the model takes them; None if not at hand."""
         if self.train is None:
-            return [None] * len(self.model.effects)
+            return [None] * len(self.model.every_effect)
         rows = self.train.by_user
         cells = Cells(rows.row_index, rows.index, rows.times)
-        return [effect.prepare(cells) for effect in self.model.effects]
+        return [effect.prepare(cells) for effect in self.model.every_effect]
 
     def complete(self) -> Posterior:
         """The same with what is known of newcomers among its draws, so that it can be saved."""
@@ -337,6 +338,12 @@ class Posterior:
             own = parameters_of(self.draws, number, LIKELIHOOD)
             yield self.model.likelihood.probabilities(own, user, draw, levels)
 
+    def each_expected(self, cells: Cells) -> Iterator[Array]:
+        """The expected rating given each draw."""
+        if self.model.likelihood.latent:
+            return (chances @ self.levels for chances in self.each_chances(cells))
+        return (draw.mean for draw in self._each_draw(self.draws, cells))
+
     def check(self, ratings: Ratings) -> None:
         """Refuse ratings that are not on the scale, or that the likelihood cannot explain."""
         check_on_scale(ratings, self.scale)
@@ -359,6 +366,11 @@ class Posterior:
                 "quantiles instead"
             )
         steps = round((self.scale.high - self.scale.low) / self.scale.step)
+        if steps >= MOST_LEVELS:
+            raise DataError(
+                f"the scale {self.scale} has {steps + 1:,} steps, more than the {MOST_LEVELS:,} "
+                "that can have a probability each; ask for quantiles instead"
+            )
         return np.asarray(self.scale.low + self.scale.step * np.arange(steps + 1), float)
 
     def row_of(self, name: Name, ids: Any) -> Index:
@@ -378,7 +390,7 @@ class Posterior:
 
         The times of pairs are read only if the model has a use for them.
         """
-        timed = isinstance(asked, Ratings) or bool(self.model.effects)
+        timed = isinstance(asked, Ratings) or bool(self.model.every_effect)
         found = Cells.of(asked, self.users, self.items, timed=timed)
         user, item = self._warm("user", found.user), self._warm("item", found.item)
         given = self.newcomers.number_strangers(asked, {"user": user, "item": item})
@@ -436,7 +448,7 @@ def affordable(model: Model, train: Ratings | Shards, most: int) -> int:
     W = count_weights(model, train.users, train.items)
     noise = train.n_users if model.redraw else 0
     size = 4 * (model.size + 2) * (train.n_users + train.n_items + W + noise)
-    size += 2 * len(train) * len(model.effects)  # those of single ratings, in half precision
+    size += 2 * len(train) * len(model.every_effect)  # those of single ratings, in half precision
     return min(most, max(BYTES // size, most // 10))
 
 

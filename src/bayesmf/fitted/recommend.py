@@ -111,17 +111,20 @@ def recommend(
     seen: Sequence[Seen] = (),
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    at: int | None = None,
 ) -> tuple[Index, Floats]:
     """Return the numbers of items (-1 where there are no more) and their scores, best first.
 
     "mean" ranks by the expected rating, "lower" by one standard deviation of the prediction below
     it, "thompson" by one draw, chosen anew for each user, so that what is not known gets tried.
-    What the users have ``seen`` is left out.
+    What the users have ``seen`` is left out. With a time ``at``, scores are those of that time.
     """
     count = len(users.row)
     n = min(n, len(items.row))
     best = np.full((count, n), -1, np.int32)
     scores = np.full((count, n), np.nan, np.float32)
+    if not best.size:
+        return best, scores
     draws = posterior.draws
     if posterior.centre is not None and rank_by == "mean":
         draws = {name: values[None] for name, values in posterior.centre.items()}
@@ -156,8 +159,8 @@ def recommend(
             pool.shutdown(cancel_futures=True)
             raise
     best[~np.isfinite(scores)] = -1
-    if posterior.model.likelihood.latent:
-        return _rescore(posterior, users, items, best, rank_by, chosen)
+    if posterior.model.likelihood.latent or at is not None:
+        return _rescore(posterior, users, items, best, rank_by, chosen, at)
     return best, scores
 
 
@@ -168,8 +171,9 @@ def _rescore(
     best: Index,
     rank_by: RankBy,
     chosen: NDArray[Any],
+    at: int | None,
 ) -> tuple[Index, Floats]:
-    """Order the best items by ratings, where what they were chosen by is a latent number.
+    """Order the best items by ratings, where they were chosen by a latent number, or without time.
 
     The score is the expected rating over all draws, one standard deviation of the draws' expected
     ratings below it, or the expected rating in one draw.
@@ -178,11 +182,10 @@ def _rescore(
     given: dict[str, Any] = {
         part.name: part.given for part in (users, items) if part.given is not None
     }
-    cells = Cells(users.row[row], items.row[best[row, column]], None, given or None)
-    levels, total, squares = posterior.levels, np.zeros(len(row)), np.zeros(len(row))
-    one = np.zeros(len(row))
-    for number, chances in enumerate(posterior.without_selection().each_chances(cells)):
-        expected = chances @ levels
+    times = None if at is None else np.full(len(row), at, np.int64)
+    cells = Cells(users.row[row], items.row[best[row, column]], times, given or None)
+    total, squares, one = np.zeros((3, len(row)))
+    for number, expected in enumerate(posterior.without_selection().each_expected(cells)):
         total += expected
         squares += expected**2
         one = np.where(chosen[row] == number, expected, one)

@@ -164,6 +164,7 @@ class _Picked:
             np.tile(one.values, times),
             None if one.times is None else np.tile(one.times, times),
             self.ratings.scale,
+            weights=None if one.weights is None else np.tile(one.weights, times),
         )
 
 
@@ -182,6 +183,7 @@ def _pick(ratings: Ratings, rows: Index) -> _Picked:
         all_rows.values[at],
         None if all_rows.times is None else all_rows.times[at],
         ratings.scale,
+        weights=None if all_rows.weights is None else all_rows.weights[at],
     )
     return _Picked(picked, rows, others)
 
@@ -221,7 +223,7 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     kind: Kind = "point" if old.is_point else "draw"
     parts = ("x",) if old.is_point else ("x", "alpha", "noise")
     names = [key for part in parts if (key := f"{name}.{part}") in old.draws]
-    at = positions(_by(name, picked.ratings), old.train) if old.model.effects else None  # type: ignore[arg-type]
+    at = positions(_by(name, picked.ratings), old.train) if old.model.every_effect else None  # type: ignore[arg-type]
     changed = [key for key in old.draws if key in names or is_of_row(key)]
     draws: dict[str, Any] = dict(old.draws) | {key: old.draws[key].copy() for key in changed}
     for number, begin in enumerate(range(0, len(old), together)):

@@ -89,6 +89,13 @@ class Chains:
         return min(self.done) if len(self.done) == self.sampler.chains else 0
 
     @property
+    def worth_having(self) -> bool:
+        """Whether every chain has draws after the burn-in, or after a warm-up that was found."""
+        if self.sampler.until == "converged":
+            return self.check is not None
+        return self.rounds > self.averaged_from
+
+    @property
     def finished(self) -> bool:
         """Whether the run is over; that is decided after a whole round."""
         return bool(self.ended) or self.rounds >= self.sampler.most_sweeps

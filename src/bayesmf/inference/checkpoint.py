@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bayesmf
+from bayesmf.checks import check_number
 from bayesmf.data.io.atomic import locked, whole_file
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
@@ -70,13 +71,18 @@ def describe_run(
     return found
 
 
+def check_saving(folder: Any, every: Any, resume: bool) -> None:
+    """Refuse settings of checkpoints that make no sense."""
+    check_number("every", every, least=0.0)
+    if resume and folder is None:
+        raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
+
+
 @contextlib.contextmanager
 def open_checkpoint(
     folder: Path, run: Chains, facts: Mapping[str, Any], every: float, resume: bool
 ) -> Iterator[Checkpoint]:
     """The checkpoint of a run in a folder that is its own as long as it lasts."""
-    if not 0 <= every < math.inf:
-        raise DataError(f"every={every}: choose a number of seconds, 0 or more")
     with locked(folder, "another run"):
         names = {entry.name for entry in folder.iterdir()}
         if MAIN in names and not resume:

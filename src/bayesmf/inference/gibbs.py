@@ -12,7 +12,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.checks import (
+    MOST_CHAINS,
+    MOST_SWEEPS,
+    check_choice,
+    check_kind,
+    check_length,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from bayesmf.choices import FORMS, UNTIL, Form, Until
 from bayesmf.data.io.atomic import whole_folder
 from bayesmf.data.io.shards import Shards
@@ -25,9 +34,14 @@ from bayesmf.fitted.store.kept import Kept
 from bayesmf.fitted.update import redraw_users
 from bayesmf.inference import loop
 from bayesmf.inference.chains import Chains
-from bayesmf.inference.checkpoint import Checkpoint, describe_run, open_checkpoint
+from bayesmf.inference.checkpoint import (
+    Checkpoint,
+    check_saving,
+    describe_run,
+    open_checkpoint,
+)
 from bayesmf.inference.engine import Engine, find_engine
-from bayesmf.inference.loop import Callback, Clock, check_parts
+from bayesmf.inference.loop import INTERRUPTED, Callback, Clock, check_parts
 from bayesmf.inference.map.fit import map_start
 from bayesmf.inference.target import RunningMoments
 from bayesmf.machine import check_threads, using
@@ -130,10 +144,10 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         check_kind("model", self.model, Model, "a Model, such as Gibbs(Model(), sweeps=400)")
-        for name in ("thin", "chains"):
-            check_whole(name, getattr(self, name), 1)
+        check_whole("thin", self.thin, 1, MOST_SWEEPS)
+        check_whole("chains", self.chains, 1, MOST_CHAINS)
         self._settle_length()
-        check_whole("seed", self.seed)
+        check_seed(self.seed)
         check_choice("form", self.form, FORMS)
         left = self.most_sweeps - (self.burn_in or 0)
         if self.keep is not None and check_whole("keep", self.keep) > left:
@@ -148,7 +162,7 @@ class Gibbs:
             fixed = self.chains == 1 or self.sweeps is not None or self.burn_in is not None
             until = "sweeps" if fixed else "converged"
         check_choice("until", until, UNTIL)
-        sweeps = SWEEPS[until] if self.sweeps is None else check_whole("sweeps", self.sweeps, 1)
+        sweeps = SWEEPS[until] if self.sweeps is None else check_length(self.sweeps)
         burn_in = self.burn_in
         check_targets(self.targets)
         if until == "converged":
@@ -184,7 +198,7 @@ class Gibbs:
         every: float = 60.0,
         resume: bool = False,
     ) -> GibbsFit:
-        """Sample, and return what was sampled; Ctrl-C ends the run with what there is.
+        """Sample, and return what there is at the end, or at Ctrl-C after burn-in or warm-up.
 
         - ``test``: predicted along the way, averaged over the sweeps after the burn-in.
         - ``start``: all chains begin at this state, or at "map", a MAP estimate made for it. That
@@ -202,12 +216,11 @@ class Gibbs:
           finished first, whatever the budget.
         """
         check_parts(train, self.model, shards=True, test=test, validation=validation)
-        if resume and checkpoint is None:
-            raise DataError(f"resume: say from which folder, with {Option('checkpoint', 'DIR')}")
+        check_saving(checkpoint, every, resume)
         self = self._settle(train)
         engine = find_engine(self.engine)
         with using(self.threads), contextlib.ExitStack() as stack:
-            keep, clock = self.draws_kept(train), Clock(callbacks, budget)
+            keep, clock = self.draws_kept(train), Clock(callbacks, budget, patience)
             kept = stack.enter_context(self._keep_draws(keep, keep_in))
             data = stack.enter_context(engine.place(train, self.model))
             run = Chains(self, engine, data, test, validation, patience, keep, kept)
@@ -322,8 +335,8 @@ class Gibbs:
             saved.save(clock)
 
     def _make_fit(self, run: Chains, clock: Clock) -> GibbsFit:
-        if not run.done:
-            raise KeyboardInterrupt
+        if not run.done or (clock.reason == INTERRUPTED and not run.worth_having):
+            raise KeyboardInterrupt("before there was a draw to keep; there is no model")
         burn_in = run.conclude()
         moments = None if run.target is None else run.target.moments
         endless, error = _endless(run)

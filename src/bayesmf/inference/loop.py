@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
-from bayesmf.checks import check_kind
+import numpy as np
+
+from bayesmf.checks import check_kind, check_number, check_whole
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
@@ -22,6 +24,8 @@ from bayesmf.model.attributes import Attributes
 from bayesmf.model.designs import SideFacts
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State
+
+INTERRUPTED = "interrupted"  # the reason of a run that Ctrl-C ended
 
 
 @contextlib.contextmanager
@@ -145,13 +149,24 @@ def run(job: Job, clock: Clock, saver: Saver | None = None) -> None:
             if saver is not None:
                 saver.save_if_due(clock)
     except KeyboardInterrupt:
-        clock.reason = "interrupted"
+        clock.reason = INTERRUPTED
 
 
 class Clock:
     """Decides after every sweep whether to go on."""
 
-    def __init__(self, callbacks: Sequence[Callback], budget: float | None) -> None:
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        budget: float | None,
+        patience: int | None = None,
+    ) -> None:
+        if not (np.iterable(callbacks) and all(map(callable, callbacks))):
+            raise TypeError("callbacks: give a list of functions of one argument, a Progress")
+        if budget is not None:
+            check_number("budget", budget, least=0.0)
+        if patience is not None:
+            check_whole("patience", patience, 1)
         self.callbacks, self.budget = list(callbacks), budget
         self.start = time.perf_counter()
         self.earlier = 0.0  # spent by the calls that this one goes on from

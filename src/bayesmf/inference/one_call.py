@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayesmf.checks import check_choice
+from bayesmf.checks import check_choice, check_kind
 from bayesmf.choices import HOLDOUTS, INFERENCES, Holdout, Inference, Until
 from bayesmf.data.io.load import load, refuse_reading_options
 from bayesmf.data.io.shards import Shards, is_shards
@@ -38,7 +38,10 @@ class Parts:
 
     def __str__(self) -> str:
         counts = {name: f"{count:,}" for name, count in self.facts["trained_on"].items()}
-        trained = "trained on {ratings} ratings of {items} items by {users} users".format(**counts)
+        weighted = isinstance(self.train, Ratings) and self.train.by_user.weights is not None
+        what = "ratings with weights" if weighted else "ratings"
+        trained = f"trained on {{ratings}} {what} of {{items}} items by {{users}} users"
+        trained = trained.format(**counts)
         return "; ".join([trained, self._held_out(), *describe_dropped(self.facts)])
 
     def _held_out(self) -> str:
@@ -147,6 +150,8 @@ def fit(
     check_choice("inference", inference, INFERENCES)
     if model is not None and rank is not None:
         raise TypeError("rank is for the default model; set it in the model that is given")
+    if model is not None:
+        check_kind("model", model, Model, "a Model, such as Model(rank=10)")
     chosen = model or (Model() if rank is None else Model(rank=rank))
     chosen = with_attributes(chosen, user_attributes, item_attributes)
     given: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "until": until}

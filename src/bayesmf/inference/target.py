@@ -69,7 +69,7 @@ class Watched:
         self.users, self._row = np.unique(cells.user, return_inverse=True)
         self._where: list[Any] = []  # the pairs, as each effect takes them
         if data.response is not None:
-            parts = zip(model.effects, data.response.prepared, strict=True)
+            parts = zip(model.every_effect, data.response.prepared, strict=True)
             self._where = [effect.locate(train, cells) for effect, train in parts]
 
     def predict(self, state: State) -> Array:
@@ -87,7 +87,9 @@ class Watched:
         f = np.empty(len(self.cells.user))
         predict(self._row, self.cells.item, x, state.item.x, self.mean, f)
         doubt, likelihood = np.zeros(len(f)), self.model.likelihood
-        for effect, own, where in zip(self.model.effects, state.effects, self._where, strict=True):
+        for effect, own, where in zip(
+            self.model.every_effect, state.effects, self._where, strict=True
+        ):
             f += effect.contribution(own, where)
             doubt += effect.doubt(own, where)
         precision = state.tau * alpha[self._row] * state.item.alpha[self.cells.item]

@@ -25,7 +25,7 @@ from bayesmf.machine import LANES, aligned
 from bayesmf.random.philox import bits, fill_normal, normal_quantile, to_unit
 
 COLUMNS = LANES  # of W that are drawn side by side; each such strip is independent of the others
-NO_VALUES = np.empty(0)
+NO_VALUES: Any = np.empty(0)
 NO_VALUES.flags.writeable = False  # as the ratings are: the kernels are compiled for that
 
 
@@ -141,7 +141,7 @@ def draw_centred(columns, weight, scale, mean, counter, sample, residual, W, fro
 @parallel
 def store_grams(observed, other, size, width, out):
     """Fills ``out`` with the matrix of ``gram`` of every row, both triangles."""
-    columns = len(width)
+    columns = LANES * len(width)
     for i in prange(out.shape[0]):
         gram(observed, i, other.z, out[i], width)
         if len(other.cov):
@@ -181,7 +181,7 @@ def squared_errors(grams, x, cov, size, out):
 @parallel
 def expected_errors(observed, x, cov, other, size, width, out):
     """Fills ``out`` with the mean of sum_j w_j (r_ij - fitted)^2 of every row, under moments."""
-    columns = len(width)
+    columns = LANES * len(width)
     for i in prange(len(out)):
         A = np.empty((columns, columns))
         scratch = np.empty(size * (size + 1) // 2)

@@ -25,13 +25,37 @@ def gram(observed, row, z, sums, width):
     y_j = (1, T_j, r_j - mean - bias_j)
 
     ``z`` holds the rows of an ``OtherSide``. The target stands in the last column, so the last row
-    of A is the linear term.
+    of A is the linear term. If the ratings have weights, w_j has that of the rating as a factor.
     """
     sums[:] = 0.0
+    if len(observed.weights):
+        add_weighted(observed, row, z, sums, width)
+        return
     start, end = observed.starts[row], observed.starts[row + 1]
     while start < end:
         rows = min(np.int64(PANEL), end - start)
         add_products(z, observed.index, observed.values, observed.mean, start, rows, sums, width)
+        start += rows
+
+
+@serial
+def add_weighted(observed, row, z, sums, width):
+    """Adds A of ratings with weights g_j, from copies of the rated rows times the root of g_j.
+
+    The bias in the last column is no factor of its row, and stays as it is.
+    """
+    last = len(width) - 1
+    copies, targets, places = np.empty((PANEL, last + 1)), np.empty(PANEL), np.arange(PANEL)
+    start, end = observed.starts[row], observed.starts[row + 1]
+    while start < end:
+        rows = min(np.int64(PANEL), end - start)
+        for k in range(rows):
+            j, root = observed.index[start + k], np.sqrt(observed.weights[start + k])
+            for a in range(last):
+                copies[k, a] = root * z[j, a]
+            copies[k, last] = z[j, last]
+            targets[k] = observed.values[start + k] - observed.mean
+        add_products(copies, places, targets, 0.0, 0, rows, sums, width)
         start += rows
 
 
@@ -47,6 +71,8 @@ def add_covariances(observed, row, other, scratch, sums, size):
     for p in range(observed.starts[row], observed.starts[row + 1]):
         j = observed.index[p]
         w = other.z[j, 0] * other.z[j, 0]
+        if len(observed.weights):
+            w *= observed.weights[p]
         for k in range(len(scratch)):
             scratch[k] += w * other.cov[j, k]
     k = 0

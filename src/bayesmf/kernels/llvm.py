@@ -30,7 +30,7 @@ def add_products(typingctx, z, index, values, mean, first, rows, sums, width):
     k runs from ``first`` on; y_k is z[index[k]], but for the target z_0 (values[k] - mean - z_last)
     in its last column.
     """
-    columns = len(width)
+    columns = LANES * len(width)
     if any(array.layout != "C" for array in (z, index, values, sums)):
         raise TypingError("the rows of a Gram matrix must lie side by side")
     signature = types.void(z, index, values, types.float64, types.intp, types.intp, sums, width)
@@ -298,7 +298,7 @@ def try_out() -> None:
     """
     z, index, values = np.ones((1, LANES)), np.zeros(1, np.int32), np.full(1, 3.0)
     sums, Q, total = np.zeros((LANES, LANES)), np.ones((4, 2, LANES)), np.zeros(LANES)
-    _run_all(z, index, values, sums, (0,) * LANES, Q, total)
+    _run_all(z, index, values, sums, (0,), Q, total)
     y = np.array([1.0] * (LANES - 1) + [3.0 - 0.0 - 1.0])  # the target is in the last column
     right = (np.tril(sums) == np.tril(np.outer(y, y))).all()
     right &= (Q[:, 1] == np.array([[-1.0], [0.0], [0.0], [0.0]])).all()

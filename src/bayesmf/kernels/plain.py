@@ -14,7 +14,7 @@ def add_products(z, index, values, mean, first, rows, sums, width):
     k runs from ``first`` on; y_k is z[index[k]], but for the target z_0 (values[k] - mean - z_last)
     in its last column.
     """
-    last = len(width) - 1
+    last = LANES * len(width) - 1
     y = np.empty(last + 1)
     for k in range(first, first + rows):
         row = z[index[k]]

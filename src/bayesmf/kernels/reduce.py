@@ -52,6 +52,8 @@ def residual_sums(observed, x, other, weight, size, gradient, errors):
     """Sums the residuals e_ij = r_ij - gamma_i - eta_j - S_i'T_j of every row i.
 
     gradient_i = sum_j w_j e_ij (1, T_j),  errors_i = sum_j w_j e_ij^2
+
+    If the ratings have weights, w_j has that of the rating as a factor.
     """
     for i in prange(len(errors)):
         for a in range(size):
@@ -63,6 +65,8 @@ def residual_sums(observed, x, other, weight, size, gradient, errors):
             for a in range(1, size):
                 e -= x[i, a] * other[j, a]
             scaled = weight[j] * e
+            if len(observed.weights):
+                scaled *= observed.weights[p]
             total += scaled * e
             gradient[i, 0] += scaled
             for a in range(1, size):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from bayesmf.kernels.designs import solve_one, squared_error
+from bayesmf.kernels.designs import NO_VALUES, solve_one, squared_error
 from bayesmf.kernels.gram import add_covariances, gram
 from bayesmf.kernels.inner import parallel, serial
 from bayesmf.kernels.lanes import cholesky, inverse, solve_and_draw
@@ -31,6 +31,7 @@ class Observed(NamedTuple):
     mean: float
     order: Any  # rows of similar length side by side, -1 where a batch is not full
     first: int = 0  # the number, among all rows of the side, of the first that is here
+    weights: Any = NO_VALUES  # float64, the weight of each rating; of length 0 if all are 1
 
 
 class OtherSide(NamedTuple):
@@ -218,7 +219,7 @@ def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs
     that have rows receive more: ``errors`` sum_j w_j (r_ij - fitted)^2, or its mean; ``covs`` the
     covariance apart from the offset's, and ``logdets`` its log determinant.
     """
-    columns = len(width)
+    columns = LANES * len(width)
     size = prior.fixed.shape[0]
     cells = size * (size + 1) // 2
     count = observed.order.shape[0]
@@ -258,7 +259,7 @@ def draw_rows(observed, other, weight, prior, counter, sample, out, errors, covs
 @parallel
 def pack_grams(observed, other, size, width, out):
     """Fills ``out`` with the matrix of ``gram`` of every row: lower triangles without its zeros."""
-    columns = len(width)
+    columns = LANES * len(width)
     for i in prange(out.shape[0]):
         A = np.empty((columns, columns))
         gram(observed, i, other.z, A, width)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
-from bayesmf.kernels.designs import Sparse, pattern
+from bayesmf.kernels.designs import NO_VALUES, Sparse, pattern
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
@@ -47,11 +47,14 @@ class SideData:
         given = self.matrices[number].rows
         return pattern(self.observed) if given is None else given
 
-    def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
+    def run(
+        self, work: Work, shared: Values, by_row: Values, *, reads: bool = False
+    ) -> tuple[Array, ...]:
         """Return arrays with an entry for each row: work(self, *shared, *by_row).
 
         ``by_row`` are arrays with an entry for each row. What comes out for a row may not depend on
-        the others, so that another engine may do the work in parts of the rows.
+        the others, so that another engine may do the work in parts of the rows. ``reads`` tells
+        the engine that the work reads the ratings, or the working response in their place.
         """
         return work(self, *shared, *by_row)
 
@@ -68,7 +71,8 @@ def side_data(
     """Rows of one side, of which ``first`` is the number of the first."""
     order = batches(rows.counts)
     order.flags.writeable = False  # as the ratings are: the kernels are compiled for that
-    observed = Observed(rows.starts, rows.index, rows.values, mean, order, first)
+    weights = NO_VALUES if rows.weights is None else rows.weights
+    observed = Observed(rows.starts, rows.index, rows.values, mean, order, first, weights)
     return SideData(name, observed, rows.counts, matrices)
 
 
@@ -85,6 +89,7 @@ class Response:
     by_item: Array
     order: NDArray[np.int64]  # by_item[k] is by_user[order[k]]
     prepared: tuple[Any, ...] = ()  # the ratings as each effect of the model takes them
+    weights: Array | None = None  # those given with the ratings
 
     @classmethod
     def of(cls, ratings: Ratings, model: Model, mean: float) -> Response:
@@ -93,8 +98,9 @@ class Response:
         cells = Cells(rows.row_index, rows.index, rows.times)
         centred = np.asarray(rows.values, float) - mean
         order = np.argsort(rows.index, kind="stable")
-        prepared = tuple(effect.prepare(cells) for effect in model.effects)
-        return cls(cells, centred, centred.copy(), centred[order], order, prepared)
+        prepared = tuple(effect.prepare(cells) for effect in model.every_effect)
+        by_item = centred[order]
+        return cls(cells, centred, centred.copy(), by_item, order, prepared, rows.weights)
 
     def put(self, values: Array) -> None:
         """Hand new values to the kernels."""

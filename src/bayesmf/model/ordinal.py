@@ -28,7 +28,7 @@ from scipy.special import log_softmax, ndtri
 from bayesmf.checks import check_choice
 from bayesmf.choices import CUTS, Cuts
 from bayesmf.errors import DataError, Option
-from bayesmf.kernels import ordinal as kernels
+from bayesmf.kernels.response import ordinal as kernels
 from bayesmf.model import distributions
 from bayesmf.model.designs import register
 from bayesmf.model.distributions import Gamma
@@ -168,7 +168,7 @@ class Binary(Cells):
         """The levels are the two values of the training ratings, or the ends of their scale."""
         if self.levels:
             return self
-        values = np.unique(np.asarray(ratings.values, float))
+        values = _distinct(ratings)
         if len(values) > 2:
             raise DataError(
                 f"the binary likelihood is for ratings of two values, and these have {len(values)};"
@@ -423,7 +423,9 @@ class Auto(Gaussian):
     name: ClassVar[str] = "auto"
 
     def settle(self, ratings: Any) -> Likelihood:  # type: ignore[override]
-        """Choose."""
+        """Choose; ratings in shards, which nobody holds all of, are Gaussian."""
+        if not hasattr(ratings, "values"):
+            return Gaussian()
         count = len(find_levels(ratings))
         if 2 <= count <= FEW_LEVELS:
             return Ordinal().settle(ratings)
@@ -437,8 +439,7 @@ def find_levels(ratings: Any) -> tuple[float, ...]:
     been told from the ratings, whose step may be a wider one: the least difference of two.
     Ratings that are all at one of the two ends have no other level.
     """
-    scale = ratings.scale
-    values = np.unique(np.asarray(ratings.values, float))
+    scale, values = ratings.scale, _distinct(ratings)
     if len(values) == 2 and values[0] == scale.low and values[1] == scale.high:
         return float(values[0]), float(values[1])
     steps = [] if scale.step is None else [scale.step]
@@ -450,6 +451,16 @@ def find_levels(ratings: Any) -> tuple[float, ...]:
         if count <= MOST_LEVELS and np.abs(at - np.round(at)).max() < 1e-6:
             return tuple(float(scale.low + step * k) for k in range(count))
     return ()
+
+
+def _distinct(ratings: Any) -> Array:
+    """The values that ratings have."""
+    if not hasattr(ratings, "values"):
+        raise DataError(
+            f"{ratings.folder} holds shards, and ordinal or binary ratings have to be in memory; "
+            f"fit the ratings themselves, or choose {Option('likelihood', 'gaussian')}"
+        )
+    return np.unique(np.asarray(ratings.values, float))
 
 
 def _only_one(value: float) -> str:

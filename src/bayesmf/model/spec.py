@@ -17,11 +17,13 @@ from bayesmf.choices import (
     LIKELIHOODS,
     PRECISIONS,
     PRIORS,
+    TIMES,
     Bias,
     Features,
     LikelihoodName,
     Precision,
     Prior,
+    Time,
 )
 from bayesmf.errors import DataError
 from bayesmf.model.designs import MOST_DESIGNS, PARTS, Design, Name, RatedSet
@@ -29,14 +31,20 @@ from bayesmf.model.distributions import NormalWishart
 from bayesmf.model.effects import MOST_EFFECTS, Effect
 from bayesmf.model.likelihood import Gaussian, Likelihood
 from bayesmf.model.ordinal import Auto, Binary, Ordinal
+from bayesmf.model.time_chain import TimeChain
 
-CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES}
+CHOICES = {"precision": PRECISIONS, "prior": PRIORS, "bias": BIASES, "time": TIMES}
 DESIGNS = (Design, MOST_DESIGNS, "a tuple of designs, such as (RatedSet(0.5),)")
 SEVERAL: dict[str, tuple[type[Any], int, str]] = {
     "user_designs": DESIGNS,
     "item_designs": DESIGNS,
     "effects": (Effect, MOST_EFFECTS, "a tuple of effects"),
 }
+
+
+LEAST_SD, MOST_SD = 1e-12, 1e12  # of ratings
+MOST_UNITS = 1e6  # standard deviations of ratings, where a model has a unit of its own
+MOST_RANK = 254  # kernels are compiled for a width, which takes minutes for this one
 
 
 WORDS: dict[LikelihoodName, Likelihood] = {
@@ -87,6 +95,16 @@ class Hyper:
             object.__setattr__(self, one.name, value)
 
 
+def _check_spread(mean: float, sd: float) -> None:
+    """Refuse ratings whose squares, or whose inverses, are no numbers that draws can hold."""
+    for what, value, least in (("mean", abs(mean), 0.0), ("standard deviation", sd, LEAST_SD)):
+        if not (value == 0 or least <= value <= MOST_SD):
+            raise DataError(
+                f"the training ratings have a {what} of {value:.3g}, with which nothing can be "
+                f"computed; give them in other units, so that it is {LEAST_SD:g} to {MOST_SD:g}"
+            )
+
+
 @dataclass(frozen=True)
 class Group:
     """Columns of a row that share one Gaussian prior with unknown mean and precision."""
@@ -104,7 +122,7 @@ class Model:
     precision alpha_i beta_j tau. ``Model.paper`` makes the paper's models.
     """
 
-    rank: int = 20  # number of features; 0 leaves the biases
+    rank: int = 20  # number of features, up to 254; 0 leaves the biases
     user_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the users' prior mean
     item_designs: tuple[Design, ...] = (RatedSet(0.5),)  # what shifts the items' prior mean
     own_features: bool = True  # False: rows with a design have no features besides it
@@ -114,13 +132,14 @@ class Model:
     prior: Prior = "gaussian"  # of the own features
     bias: Bias = "joint"  # prior of the bias: with the features, learned apart, or fixed
     likelihood: Chosen = Chosen()  # "gaussian", "ordinal", "binary", "auto", or an object
-    effects: tuple[Effect, ...] = ()  # what is added for single ratings, such as time
+    time: Time = "none"  # "chain": moods of a user in the order of time
+    effects: tuple[Effect, ...] = ()  # what else is added for single ratings
     hyper: Hyper = Hyper()  # the fixed numbers at the top
     unit: float | None = None  # theirs, in ratings; None: the training ratings' standard deviation
     redraw: bool = True  # whether kept draws have users drawn again, for those with few ratings
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rank", check_whole("rank", self.rank))
+        object.__setattr__(self, "rank", check_whole("rank", self.rank, 0, MOST_RANK))
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         for name in ("own_features", "redraw"):
@@ -227,7 +246,12 @@ class Model:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Model:
         """Make the model of ``to_dict`` again, also after JSON has turned tuples into lists."""
-        found = {"unit": 1.0, "redraw": False, **facts}  # which models did not have at first
+        found = {
+            "unit": 1.0,
+            "redraw": False,
+            "time": "none",
+            **facts,
+        }  # which models did not have at first
         hyper = dict(found["hyper"])
         if isinstance(hyper.get("feature_scale"), list):
             hyper["feature_scale"] = tuple(hyper["feature_scale"])
@@ -256,11 +280,17 @@ class Model:
         A bias is in units, and so is the product of two features, each of which is in roots of a
         unit. That makes the model equivariant: ratings a r + b have the predictions a p + b.
         """
-        likelihood = self.likelihood.settle(train)
-        unit = self.unit
+        spread = train.sd if train.sd > 1e-9 * abs(train.mean) else 0.0  # else it is rounding
+        _check_spread(train.mean, spread)
+        if self.unit is not None and train.sd > MOST_UNITS * self.unit:
+            raise DataError(
+                f"the training ratings have a standard deviation of {train.sd:.3g}, and the priors "
+                f"of this model are in units of {self.unit:g}; give the ratings in other units, or "
+                "fit the default model, which has those of the ratings"
+            )
+        likelihood, unit = self.likelihood.settle(train), self.unit
         if unit is None:
-            sd = likelihood.unit(train.sd)
-            unit = sd if sd > 1e-9 * abs(train.mean) else 1.0
+            unit = likelihood.unit(spread) or 1.0
         if unit == self.unit and likelihood == self.likelihood:
             return self
         return replace(self, unit=unit, likelihood=likelihood)
@@ -286,7 +316,13 @@ class Model:
     @property
     def responds(self) -> bool:
         """Whether rows are drawn given a response of their own instead of the ratings."""
-        return self.likelihood.latent or bool(self.effects)
+        return self.likelihood.latent or bool(self.every_effect)
+
+    @property
+    def every_effect(self) -> tuple[Effect, ...]:
+        """The effects that were given, and the time chain behind them if there is one."""
+        chain = (TimeChain(float(self.units[0])),) if self.time == "chain" else ()
+        return (*self.effects, *chain)
 
     def designs(self, side: Name) -> tuple[Design, ...]:
         """What shifts the rows of this side."""
@@ -371,6 +407,8 @@ def check_gaussian(model: Model, algorithm: str) -> Model:
     if isinstance(model.likelihood, Auto):
         model = replace(model, likelihood="gaussian")
     if model.responds or model.likelihood.name != "gaussian":
-        what = "effects" if model.effects else f"the likelihood {model.likelihood.name!r}"
+        what = f"the likelihood {model.likelihood.name!r}"
+        if model.every_effect:
+            what = "effects" if model.effects else "a time chain"
         raise DataError(f"{algorithm} has no update for {what}; sample the model with Gibbs")
     return model

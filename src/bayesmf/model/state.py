@@ -14,6 +14,7 @@ from bayesmf.errors import DataError
 from bayesmf.kernels.designs import offsets_of_strips, strips
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.reduce import weighted_moments
+from bayesmf.machine import LANES
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
 from bayesmf.model.effects import Parameters
@@ -107,8 +108,8 @@ class State:
         return (self.user, self.item) if name == "user" else (self.item, self.user)
 
     def width(self) -> tuple[int, ...]:
-        """Tells the kernels, by its length, how wide the rows are."""
-        return (0,) * int(self.item.x.shape[1])
+        """Tells the kernels, by its length, how many lanes of columns the rows have."""
+        return (0,) * (int(self.item.x.shape[1]) // LANES)
 
 
 START_SDS = (0.3, 0.2, 0.4, 0.5)
@@ -137,7 +138,7 @@ def random_start(
         effects = [
             effect.start(train, stream(draws, None, "effect", number))
             for number, (effect, train) in enumerate(
-                zip(model.effects, data.response.prepared, strict=True)
+                zip(model.every_effect, data.response.prepared, strict=True)
             )
         ]
     own = model.likelihood.start(len(user.x))
@@ -206,7 +207,7 @@ def check_start(start: object, model: Model, data: Data) -> State:
         if model.prior == "gaussian":
             me.scale[:] = 1.0
         refresh_offsets(me, mine)
-    if len(state.effects) != len(model.effects):
+    if len(state.effects) != len(model.every_effect):
         raise DataError("the start is of another model: it has other effects")
     if set(state.likelihood) != set(model.likelihood.start(0)):
         raise DataError("the start is of another model: it has another likelihood")

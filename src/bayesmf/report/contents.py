@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayesmf.report import figures, figures_beyond, figures_precisions, tables
+from bayesmf.report import figures, figures_beyond, figures_precisions
 from bayesmf.report.draw import Panel
 from bayesmf.report.findings import findings
 from bayesmf.report.page import Block, Code, Drawing, Facts, Figure, Page, Section, Table, Text
 from bayesmf.report.read import GIBBS, SIDE, SIDE_ROBUST, Reader
+from bayesmf.report.tables import beyond, of_paper
 from bayesmf.study.results import Results
 from bayesmf.study.specs import EXPERIMENTS, NEW, Lengths
 
@@ -154,31 +155,32 @@ def _sections(make: _Maker) -> list[Section]:
         *make.table("table-3", _table_3),
         *make.table("table-4", _table_4),
     ]
-    beyond: list[Block] = [
+    new: list[Block] = [
         *make.figure("printed"),
         *make.figure("both-sides"),
         *make.table("both-sides", _both_table),
-        *make.table("bounds", tables.bounds),
+        *make.table("bounds", beyond.bounds),
         *make.figure("cold-start"),
         *make.table(
             "cold-start",
-            tables.cold_start,
-            tables.cold_start_intervals,
-            tables.cold_start_scores,
+            beyond.cold_start,
+            beyond.cold_start_intervals,
+            beyond.cold_start_scores,
         ),
+        *make.table("time-and-scale", beyond.time_and_scale, beyond.time_and_scale_scores),
     ]
     calibration: list[Block] = [
         *make.figure("calibration"),
         *make.table("calibration", *(_calibration(*each) for each in CALIBRATION)),
     ]
     papers = [figure for name in FIGURES if name.startswith("fig-") for figure in make.figure(name)]
-    overall = make.table("table-2", tables.glance, tables.table_2)
+    overall = make.table("table-2", of_paper.glance, of_paper.table_2)
     return [
-        Section("data", "The data", make.table("table-1", tables.table_1)),
+        Section("data", "The data", make.table("table-1", of_paper.table_1)),
         Section("overall", "Overall error", overall),
         Section("frequency", "Error by user frequency", frequency),
         Section("figures", "The paper's figures", papers),
-        Section("beyond", "Beyond the paper", beyond),
+        Section("beyond", "Beyond the paper", new),
         Section("calibration-section", "Calibration", calibration),
     ]
 
@@ -186,12 +188,12 @@ def _sections(make: _Maker) -> list[Section]:
 def _table_3(read: Reader) -> Table:
     title = "Table 3. Constant against robust precisions, with side features"
     names = ("constant", "robust")
-    return tables.change_table(read, "table-3", title, SIDE, SIDE_ROBUST, names)
+    return of_paper.change_table(read, "table-3", title, SIDE, SIDE_ROBUST, names)
 
 
 def _table_4(read: Reader) -> Table:
     title = "Table 4. Without and with side features"
-    return tables.change_table(read, "table-4", title, GIBBS, SIDE, ("no side", "side"))
+    return of_paper.change_table(read, "table-4", title, GIBBS, SIDE, ("no side", "side"))
 
 
 def _both_table(read: Reader) -> Table | None:
@@ -199,11 +201,11 @@ def _both_table(read: Reader) -> Table | None:
     if not read.has(SIDE_ROBUST):
         return None
     title, names = "Rated-set features of users, and of both sides", ("users", "both sides")
-    return tables.change_table(read, "both-sides-table", title, SIDE_ROBUST, both, names)
+    return of_paper.change_table(read, "both-sides-table", title, SIDE_ROBUST, both, names)
 
 
 def _calibration(key: str, title: str, ideal: float | None) -> Callable[[Reader], Table]:
-    return lambda read: tables.calibration(read, key, title, ideal)
+    return lambda read: of_paper.calibration(read, key, title, ideal)
 
 
 def _skipped(read: Reader) -> str:

@@ -12,6 +12,7 @@ from bayesmf.evaluation.bootstrap import Change, paired_change
 from bayesmf.report.figures import equal_errors
 from bayesmf.report.page import Finding
 from bayesmf.report.read import (
+    COMPARED,
     CONSTANT,
     DEFAULT,
     FEATURES,
@@ -30,7 +31,7 @@ from bayesmf.report.read import (
     title_of,
 )
 from bayesmf.study.cold_start import FEWEST
-from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, GIVEN, NEW, WIDTHS
+from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, GIVEN, NEW, TIME_AND_SCALE, WIDTHS
 
 SETTLED = 1e-5  # the bound has settled when a step raises it by less than this share of itself
 EQUAL = 1e-4  # of RMSE: no difference to speak of
@@ -376,6 +377,21 @@ def _attributes(read: Reader, new: str, many: int) -> Finding:
     )
 
 
+def _time_and_scale(read: Reader) -> Iterator[Finding]:
+    """What a time chain and an ordinal scale change of the default model."""
+    base, *others = read.compared
+    for name in others:
+        whole, rare = (read.change(base, name, bin_, (0,)) for bin_ in (None, 0))
+        before, after = (read(one)[read.log_key] for one in (base, name))
+        yield Finding(
+            f"{COMPARED[name].capitalize()}, the default model {_verb(whole)} its error"
+            f"{_amount(whole)}, and {_verb(rare)} that on {users_of(read.labels[0])}"
+            f"{_amount(rare)}; the mean {read.log_key.replace('_', ' ')} of a test rating went "
+            f"from {before:.4f} to {after:.4f}.",
+            "plain",
+        )
+
+
 RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
     (("gibbs-none-constant", GIBBS), _best),
     ((GIBBS, SIDE), _side),
@@ -398,4 +414,5 @@ RULES: list[tuple[tuple[str, ...], Callable[[Reader], Iterator[Finding]]]] = [
         _bounds,
     ),
     (tuple(f"cold-start-{new}-{name}" for new in NEW for name in COLD), _cold),
+    (tuple(TIME_AND_SCALE), _time_and_scale),
 ]

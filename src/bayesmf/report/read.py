@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.choices import PRECISIONS
 from bayesmf.evaluation.bootstrap import Change, lowest_of, paired_change
 from bayesmf.study.results import Result, Results
-from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, NEW
+from bayesmf.study.specs import COLD, COLD_ATTRIBUTES, NEW, TIME_AND_SCALE
 
 Array = NDArray[np.float64]
 FEATURES: dict[str, str] = {
@@ -28,6 +28,12 @@ NEWCOMERS: dict[str, str] = {  # the models that newcomers are folded into
     "no-side": "no side",
     "side": "side",
     "both-sides": "both sides, robust",
+}
+COMPARED: dict[str, str] = {  # the default model, and what is compared with it
+    "default": "default",
+    "default-chain": "with a time chain",
+    "default-ordinal": "with an ordinal scale",
+    "default-chain-ordinal": "with a time chain and an ordinal scale",
 }
 INFERENCES: dict[str, str] = {"gibbs": "Gibbs", "vi": "VI", "map": "MAP"}
 NONE = "\N{EN DASH}"
@@ -95,9 +101,18 @@ class Reader:
         each = [self(name, split).array("user_squares") for split in splits]
         return np.asarray(np.sum(each, axis=0), float)
 
-    def change(self, before: str, after: str, bin_: int | None = None) -> Change:
-        """By how much the error falls from one run to another, for all users or for one bin."""
-        splits = self.shared(before, after)
+    def change(
+        self,
+        before: str,
+        after: str,
+        bin_: int | None = None,
+        splits: Sequence[int] | None = None,
+    ) -> Change:
+        """By how much the error falls from one run to another, for all users or for one bin.
+
+        The splits are those that both have if None.
+        """
+        splits = self.shared(before, after) if splits is None else splits
         chosen = slice(None) if bin_ is None else self.bin_of_user == bin_
         return paired_change(
             self.squares(before, splits)[chosen], self.squares(after, splits)[chosen]
@@ -116,10 +131,33 @@ class Reader:
         with np.errstate(invalid="ignore"):
             return np.sqrt(total / np.bincount(self.bin_of_user, count, minlength=bins))
 
+    def error(self, name: str, splits: Sequence[int], bin_: int | None = None) -> float:
+        """The RMSE of all users or of one bin, over the ratings of all these splits together."""
+        if bin_ is not None:
+            return float(self.by_bin(name, splits)[bin_])
+        squares, counts = self.squares(name, splits), self.test_counts(splits, name)
+        return float(np.sqrt(squares.sum() / counts.sum()))
+
     def test_counts(self, splits: Sequence[int], name: str) -> NDArray[np.int64]:
         """The number of test ratings in each bin, over these splits."""
         count = np.sum([self(name, split).array("user_count") for split in splits], axis=0)
         return np.bincount(self.bin_of_user, count, minlength=len(self.labels)).astype(np.int64)
+
+    @cached_property
+    def left_out(self) -> list[tuple[str, str]]:
+        """The models that these ratings cannot have beside the default one, and why not."""
+        reasons = {name: self(name).facts.get("skipped") for name in TIME_AND_SCALE}
+        return [(name, str(reason)) for name, reason in reasons.items() if reason]
+
+    @property
+    def compared(self) -> list[str]:
+        """The default model, and those that these ratings can have beside it."""
+        return [name for name in TIME_AND_SCALE if name not in dict(self.left_out)]
+
+    @property
+    def log_key(self) -> str:
+        """What measures their predictive distributions: a probability if the scale has steps."""
+        return "log_probability" if "log_probability" in self("default").facts else "log_score"
 
     @cached_property
     def not_held_out(self) -> dict[str, str]:

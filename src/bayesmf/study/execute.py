@@ -21,12 +21,15 @@ from bayesmf.inference.map.fit import MAP, PENALTIES, fit_precisions
 from bayesmf.inference.target import Target
 from bayesmf.inference.variational.draws import noise_variance, prediction_variance
 from bayesmf.inference.variational.fit import Variational
+from bayesmf.machine import using
 from bayesmf.model.conditionals import unpack
 from bayesmf.model.data import Data
-from bayesmf.model.likelihood import Normal
+from bayesmf.model.likelihood import Normal, Predictive
+from bayesmf.model.ordinal import find_levels
+from bayesmf.model.spec import Model
 from bayesmf.model.state import State, to_arrays
 from bayesmf.study.cold_start import ColdStart
-from bayesmf.study.record import Arrays, Recorder, Tell
+from bayesmf.study.record import Array, Arrays, Recorder, Tell
 from bayesmf.study.results import snake_case
 from bayesmf.study.specs import Run
 
@@ -63,12 +66,15 @@ def execute(
         return EXECUTORS[run.kind](run, parts, start, tell)
 
 
-def _score(test: Ratings, bins: FrequencyBins, mean: Any, variance: Any) -> Outcome:
-    """Score Gaussian predictions, and sum each user's squared errors."""
-    values = np.asarray(test.by_user.values, float)
-    squares = np.bincount(test.by_user.row_index, (mean - values) ** 2, minlength=test.n_users)
-    arrays: Arrays = {"user_squares": squares, "user_count": test.by_user.counts}
-    return scores(values, bins, Normal(mean, np.sqrt(variance))), arrays
+def _score(
+    test: Ratings, bins: FrequencyBins, found: Predictive, levels: Array | None = None
+) -> Outcome:
+    """Score predictions, and sum each user's squared errors."""
+    rows = test.by_user
+    values = np.asarray(rows.values, float)
+    squares = np.bincount(rows.row_index, (found.mean - values) ** 2, minlength=test.n_users)
+    arrays: Arrays = {"user_squares": squares, "user_count": rows.counts}
+    return scores(values, bins, found, levels), arrays
 
 
 def _sampler(run: Run, parts: Parts, **others: Any) -> Gibbs:
@@ -82,7 +88,7 @@ def _gibbs(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
     recorder = Recorder(run, data, parts.train, parts.test, parts.bins, tell)
     fit = _sampler(run, parts, keep=0).fit(parts.train, callbacks=[recorder])
     moments = recorder.target.moments
-    facts, arrays = _score(parts.test, parts.bins, moments.mean, moments.rating_sd**2)
+    facts, arrays = _score(parts.test, parts.bins, Normal(moments.mean, moments.rating_sd))
     noise = fit.traces[TAU]
     found = measure(noise[:, fit.burn_in :])
     facts["noise_precision"] = {
@@ -122,8 +128,7 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     covariances = q.covariances("user"), q.covariances("item")
     variance = prediction_variance(fit.state, *covariances, target.cells.user, target.cells.item)
     variance += noise_variance(fit.state, target.cells.user, target.cells.item)
-    mean = target.predict(fit.state)
-    facts, arrays = _score(test, bins, mean, variance)
+    facts, arrays = _score(test, bins, Normal(target.predict(fit.state), np.sqrt(variance)))
     errors = fit.trace["test rmse"]
     facts.update(least=min(errors), least_at=errors.index(min(errors)) + 1, updates=fit.sweeps)
     facts["bound"] = fit.trace["bound"][-1]
@@ -159,7 +164,7 @@ def _maximum(
         arrays.update(_curves(fit))
     target = Target(test, data, run.model)
     variance = noise_variance(state, target.cells.user, target.cells.item)
-    more, squares = _score(test, bins, target.predict(state), variance)
+    more, squares = _score(test, bins, Normal(target.predict(state), np.sqrt(variance)))
     arrays.update(squares)
     if "state" in run.record:
         arrays.update({f"state.{name}": values for name, values in to_arrays(state).items()})
@@ -177,6 +182,27 @@ def _by_stage(tell: Tell) -> Callable[[Progress], None]:
         tell(done / len(PENALTIES))
 
     return show
+
+
+def _predictive(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
+    """Measure the predictive distribution of the kept draws, as ``fit.evaluate`` does."""
+    if reason := _reason_against(run.model, parts.train):
+        return {"skipped": reason}, {}
+    fit = _sampler(run, parts).fit(parts.train, callbacks=[lambda p: tell(p.sweep / p.sweeps)])
+    posterior = fit.posterior
+    with using(1):
+        found = posterior.predictive(posterior.cells(parts.test))
+    levels = find_levels(parts.train)  # the same for every model, whatever it knows of the scale
+    return _score(parts.test, parts.bins, found, np.array(levels) if len(levels) > 1 else None)
+
+
+def _reason_against(model: Model, ratings: Ratings) -> str:
+    """What is wrong with ratings that cannot have a model, without the remedy; or nothing."""
+    try:
+        Data.of(ratings, model.settle(ratings))
+    except DataError as error:
+        return str(error).partition("; ")[0]
+    return ""
 
 
 def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outcome:
@@ -198,5 +224,6 @@ def _cold_start(run: Run, parts: Parts, start: State | None, tell: Tell) -> Outc
 EXECUTORS: dict[str, Callable[[Run, Parts, State | None, Tell], Outcome]] = {
     "gibbs": _gibbs,
     "vi": _variational,
+    "predictive": _predictive,
     "cold-start": _cold_start,
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +35,29 @@ class Result:
 
     def array(self, name: str) -> NDArray[Any]:
         """Read an array: a curve, or values by user or item."""
-        with np.load(self.path / ARRAYS, allow_pickle=False) as arrays:
+        with _reading_arrays(self.path) as arrays:
             return np.asarray(arrays[name])
+
+
+@contextlib.contextmanager
+def _reading(place: Path) -> Iterator[None]:
+    """Say in one sentence that the files of a run are damaged, or gone."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{place}: cannot be read ({error}); delete it and run the study with --resume"
+        ) from error
+
+
+@contextlib.contextmanager
+def _reading_arrays(place: Path) -> Iterator[Any]:
+    with (
+        _reading(place),
+        (place / ARRAYS).open("rb") as file,  # np.load leaves a damaged one open
+        np.load(file, allow_pickle=False) as arrays,
+    ):
+        yield arrays
 
 
 class Results:
@@ -92,17 +116,13 @@ class Results:
 
     def __getitem__(self, key: tuple[int, str]) -> Result:
         place = self.place(*key)
-        try:
+        with _reading(place):
             facts = json.loads((place / RESULT).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f"{place}: cannot be read ({error}); delete it and run the study with --resume"
-            ) from error
         return Result(facts, place)
 
     def state(self, split: int, name: str) -> State:
         """Read the state of a run, where other runs begin."""
-        with np.load(self.place(split, name) / ARRAYS, allow_pickle=False) as arrays:
+        with _reading_arrays(self.place(split, name)) as arrays:
             return from_arrays(
                 {
                     key.removeprefix("state."): arrays[key]

@@ -12,17 +12,24 @@ from bayesmf.model.attributes import Attributes, with_attributes
 from bayesmf.model.designs import RatedSet
 from bayesmf.model.spec import Model
 
-Kind = Inference | Literal["cold-start"]
+Kind = Inference | Literal["predictive", "cold-start"]
 UNBOUNDED: tuple[Precision, ...] = ("constant", "robust")
 WIDTHS = (1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)  # n of the bounds 1/n and n
 HELD = 0.1  # of the training ratings, where something is chosen by validation
 Variant = Features | Literal["both-sides", "default", "default-attributes"]
+Compared = Literal["default", "default-chain", "default-ordinal", "default-chain-ordinal"]
 Tables = Mapping[Side, Attributes]  # of attributes; a side without a table is not in it
 NO_TABLES: Tables = {}
 GIVEN = (0, 1, 2, 5, 10, 20, 50)  # ratings known of a new user or a new item
 COLD: tuple[Variant, ...] = ("default", "none", "no-side", "side", "both-sides")
 COLD_ATTRIBUTES: Variant = "default-attributes"  # one more where there are attributes
 NEW: tuple[Side, ...] = ("user", "item")  # who is new
+TIME_AND_SCALE: dict[Compared, dict[str, Any]] = {  # what each has beyond the default model
+    "default": {},
+    "default-chain": {"time": "chain"},
+    "default-ordinal": {"likelihood": "ordinal"},
+    "default-chain-ordinal": {"time": "chain", "likelihood": "ordinal"},
+}
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,8 @@ class Lengths:
     burn_in: int = 20
     updates: int = 60
     descent: int = 1000  # steps of MAP by momentum, at most
-    cold: int = 200  # sweeps of a cold-start run
-    keep: int = 40  # draws that newcomers are folded into
+    cold: int = 200  # sweeps of a run that keeps draws
+    keep: int = 40  # draws that it keeps
     side_only: int = 100  # sweeps without own features, whose draws cost O(rank^2) a rating
 
     @classmethod
@@ -55,7 +62,7 @@ class Run:
     name: str
     kind: Kind
     model: Model
-    features: Variant
+    features: Variant | Compared
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm
     start: str = ""  # the run whose state this one begins from
     penalty_of: str = ""  # the run whose penalty it takes
@@ -104,6 +111,9 @@ COSTS = {  # of one sweep; of a whole run by coordinates
         "both-sides": 1.7,
         "default": 4.0,  # the rows of its kept draws are drawn again
         "default-attributes": 4.5,
+        "default-chain": 5.0,
+        "default-ordinal": 8.0,
+        "default-chain-ordinal": 9.0,
     },
     "vi": {"none": 1.0, "no-side": 6.0, "side": 14.0, "side-only": 13.0},
     "momentum": {"none": 0.01, "no-side": 0.3, "side": 0.45, "side-only": 0.5},
@@ -238,6 +248,13 @@ def cold_start(variant: Variant, lengths: Lengths, new: Side, tables: Tables = N
     return Run(f"cold-start-{new}-{variant}", "cold-start", model, variant, settings, new=new)
 
 
+def predictive(variant: Compared, lengths: Lengths) -> Run:
+    """A run of Gibbs sampling that keeps draws, and is measured by what they predict."""
+    settings = {"sweeps": lengths.cold, "burn_in": lengths.burn_in, "keep": lengths.keep}
+    model = Model(rank=lengths.rank, **TIME_AND_SCALE[variant])
+    return Run(variant, "predictive", model, variant, settings)
+
+
 def _table_2(lengths: Lengths) -> list[Run]:
     return [
         make(features, precision, lengths)
@@ -311,6 +328,7 @@ EXPERIMENTS: dict[str, Maker] = {
     "bounds": _bounds,
     "both-sides": _both,
     "cold-start": _cold_start,
+    "time-and-scale": lambda lengths: [predictive(v, lengths) for v in TIME_AND_SCALE],
 }
 ON_EVERY_SPLIT = ("table-2", "table-3", "table-4", "both-sides")
 """The experiments that are repeated on every split; the others have the first one alone."""

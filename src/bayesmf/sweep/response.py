@@ -45,8 +45,10 @@ def update_response(
     size = state.user.size
     predict(cells.user, cells.item, state.user.x[:, :size], state.item.x[:, :size], 0.0, f)
     weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
+    if response.weights is not None:
+        weight *= response.weights
     drawn = learn != "none" and added is None
-    parts = zip(model.effects, state.effects, response.prepared, strict=True)
+    parts = zip(model.every_effect, state.effects, response.prepared, strict=True)
     x = list(added) if added is not None else [e.fitted(p, train) for e, p, train in parts]
     target = response.centred
     if model.likelihood.latent:
@@ -57,7 +59,7 @@ def update_response(
             seen.weight,
         )
     if drawn:
-        for number, effect in enumerate(model.effects):
+        for number, effect in enumerate(model.every_effect):
             others = sum(each for k, each in enumerate(x) if k != number)
             state.effects[number] = effect.update(
                 state.effects[number],

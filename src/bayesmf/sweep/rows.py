@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bayesmf.kernels.designs import squared_errors, store_grams
 from bayesmf.kernels.rows import OtherSide, Prior, draw_rows
+from bayesmf.machine import LANES
 from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import SideData
 from bayesmf.model.designs import Name
@@ -81,7 +82,8 @@ def update_rows(
                 needed,
                 state.width(),
             )
-            me.x, errors = data.run(_draw_part, shared, (weight, prior.spread, prior.offset))
+            by_row = weight, prior.spread, prior.offset
+            me.x, errors = data.run(_draw_part, shared, by_row, reads=True)
         if len(cov.offset):
             np.add(cov.own, cov.offset, out=cov.total)
     else:
@@ -103,7 +105,7 @@ def _draw_part(
     offset: Array,
 ) -> tuple[Array, Array]:
     """Rows, and their squared errors if those are needed."""
-    x = np.zeros((len(weight), len(width)))
+    x = np.zeros((len(weight), LANES * len(width)))
     errors = np.empty(len(weight) if needed else 0)
     draw_rows(
         data.observed,

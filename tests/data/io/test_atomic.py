@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import tempfile
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import bayesmf
 from bayesmf import DataError
 from bayesmf.cli.main import main
+from bayesmf.data.io import atomic
 from bayesmf.data.io.atomic import check_folder, locked, whole_file, whole_folder
 
 
@@ -136,3 +139,93 @@ def test_what_is_there_already(tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(DataError, match="choose another name, or allow overwrite=True$"):
         check_folder(tmp_path)
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+    """But nothing that somebody is still writing, and nothing of another name."""
+    for make in (whole_file, whole_folder):
+        left = tmp_path / ".x.12345678.bayesmf"
+        left.write_text("half") if make is whole_file else left.mkdir()
+        (tmp_path / ".x.swp").write_text("mine")
+        with make(tmp_path / "x") as first:
+            assert not left.exists()
+            with make(tmp_path / "x") as second:
+                assert first.exists()
+                (second if make is whole_file else second / "y").write_text("2")
+            (tmp_path / "x").rename(tmp_path / make.__name__)
+        assert not first.exists()
+        assert (tmp_path / ".x.swp").read_text() == "mine"
+        remove(tmp_path / "x")
+    assert {path.name for path in tmp_path.iterdir()} == {".x.swp", "whole_file", "whole_folder"}
+
+
+def remove(path):
+    path.unlink() if path.is_file() else path.rmdir()
+
+
+def no_links(*names):
+    raise OSError(errno.EPERM, "no links")
+
+
+def test_a_file_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    for links in (True, False):
+        with pytest.raises(DataError, match="exists already"), \
+             whole_file(tmp_path / "x", replaces=False) as made:  # fmt: skip
+            made.write_text("ours")
+            (tmp_path / "x").write_text("theirs")
+        with pytest.raises(DataError, match="exists already"), whole_folder(tmp_path / "f") as made:
+            (tmp_path / "f").mkdir(exist_ok=True)
+            (tmp_path / "f" / "y").write_text("theirs")
+        assert (tmp_path / "x").read_text() == (tmp_path / "f" / "y").read_text() == "theirs"
+        with whole_file(tmp_path / f"new {links}", replaces=False) as made:
+            made.write_text("ours")
+        monkeypatch.setattr(os, "link", no_links)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "new False", "new True", "x"]
+
+
+def test_a_folder_is_exchanged_in_one_step(tmp_path, monkeypatch):
+    """Its name is there at every moment, old or new; without such a step it is there at the end."""
+    seen = []
+    for step in ("one", "three"):
+        path = tmp_path / step
+        for content in ("old", "new"):
+            if step == "three":
+                monkeypatch.setattr(atomic, "_libc", None)
+            right, calls = os.replace, []
+
+            def replace(one, other, right=right, calls=calls):
+                calls.append(other)
+                right(one, other)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "replace", replace)
+                with whole_folder(path, lambda folder: True) as made:
+                    (made / "file").write_text(content)
+            seen.append((step, content, len(calls)))
+            assert (path / "file").read_text() == content
+            assert {one.name for one in tmp_path.iterdir()} <= {"one", "three"}
+    steps = 0 if hasattr(ctypes.CDLL(None), "renameat2") else 3
+    assert seen == [
+        ("one", "old", 1),
+        ("one", "new", steps),
+        ("three", "old", 1),
+        ("three", "new", 3),
+    ]
+
+
+def test_a_load_beside_a_writer_finds_the_old_model_or_the_new_one(tiny_fit, tmp_path, monkeypatch):
+    """Also if the folder is replaced while its files are read one after the other."""
+    old = bayesmf.load_model(tiny_fit)
+    new = old.update(old.posterior.train.select(slice(0, 5)), seed=1)
+    old.save(tmp_path / "model")
+    right, read = Path.read_bytes, []
+
+    def replaced(path):
+        read.append(path.name)
+        if len(read) == 2:
+            new.save(tmp_path / "model", overwrite=True)
+        return right(path)
+
+    monkeypatch.setattr(Path, "read_bytes", replaced)
+    assert bayesmf.load_model(tmp_path / "model").posterior.updates == 1
+    assert read.count("model.json") == 2

@@ -38,7 +38,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, content: bytes) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.content, self.cut, self.status, self.ranges = content, 0, 200, []
-        self.whole_only = False
+        self.whole_only, self.length = False, None
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         body = self.server.content[start:]
         self.send_response(206 if asked else 200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", self.server.length or str(len(body)))
         self.end_headers()
         if self.server.cut:
             self.server.cut -= 1
@@ -135,6 +135,35 @@ def test_a_transfer_that_keeps_breaking_goes_on_next_time(named, tmp_path):
     assert so_far > len(named.content) // 2
     assert load("ml-1m") == RATINGS
     assert named.ranges[-1] == f"bytes={so_far}-"
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-9], lambda c: c[:99] + b"?" + c[100:]])
+def test_a_damaged_copy_in_the_cache_is_fetched_anew(named, damage, tmp_path):
+    place = sources.fetch("ml-1m")
+    place.write_bytes(damage(place.read_bytes()))
+    assert sources.fetch("ml-1m").read_bytes() == named.content
+    assert len(named.ranges) == 2
+
+
+def test_a_link_in_the_place_of_a_broken_download_is_not_followed(named, tmp_path):
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "ml-1m.zip.part").symlink_to(tmp_path / "mine")
+    assert sources.fetch("ml-1m").read_bytes() == named.content
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
+def test_a_length_that_is_no_number_is_none(named):
+    named.length = "abc"
+    named.protocol_version = "HTTP/1.0"
+    assert sources.fetch("ml-1m").read_bytes() == named.content
+
+
+def test_a_download_without_end_has_one(named, tmp_path, monkeypatch):
+    monkeypatch.setattr("bayesmf.data.io.download.MOST", 1 << 17)
+    with pytest.raises(DataError, match="it is not the data set, and was thrown away"):
+        sources.fetch("ml-1m")
+    assert cached(tmp_path) == []
 
 
 def test_an_interrupted_download_resumes(server, tmp_path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import math
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,9 @@ except ImportError:  # Windows: a second process is not noticed there
     fcntl = None  # type: ignore[assignment]
 
 OVERWRITE = "choose another name" + clause(f", or allow {Option('overwrite', True)}")
+ENDING = ".bayesmf"  # of temporary files and folders
+HERE, EXCHANGE = -100, 2  # of Linux's renameat2: names are relative to here; exchange them
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 REMEDIES = {
     "ENOSPC": "free some space, or choose another place",
     "EDQUOT": "free some space, or choose another place",
@@ -30,47 +35,139 @@ REMEDIES = {
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``, which becomes ``path`` if all goes well."""
+def whole_file(path: Path, replaces: bool = True) -> Iterator[Path]:
+    """Yield a temporary name beside ``path``, which becomes ``path`` if all goes well.
+
+    Unless it ``replaces``, a file that has appeared in the meantime is left alone and refused.
+    """
     with _explaining(path):
         if path.is_dir():
             raise DataError(f"{path} is a folder; choose another name")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
-            yield Path(name)
-            _settle(Path(name))
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        with _beside(path, tempfile.mkstemp) as made:
+            yield made
+            _settle(made)
+            os.chmod(made, 0o666 & ~_umask())
+            if replaces:
+                os.replace(made, path)
+            else:
+                _put(made, path)
+
+
+def _put(made: Path, path: Path) -> None:
+    """Give a file its name, if nothing has it yet."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        raise DataError(f"{path} exists already; {OVERWRITE}") from None
+    except OSError:  # a file system without links
+        if path.exists():
+            raise DataError(f"{path} exists already; {OVERWRITE}") from None
+        os.replace(made, path)
 
 
 @contextlib.contextmanager
 def whole_folder(
     path: Path, replaces: Callable[[Path], bool] | None = None, remedy: str = OVERWRITE
 ) -> Iterator[Path]:
-    """Yield a temporary folder, which becomes ``path`` if ``check_folder`` allows it."""
+    """Yield a temporary folder, which becomes ``path`` if ``check_folder`` allows it.
+
+    A folder that is replaced is exchanged in one step, so that its name is never without one.
+    """
     check_folder(path, replaces, remedy)
-    with _explaining(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    with _explaining(path), _beside(path, tempfile.mkdtemp) as made:
+        yield made
+        for inside in made.rglob("*"):
+            if inside.is_file():
+                _settle(inside)
+        os.chmod(made, 0o777 & ~_umask())
+        check_folder(path, replaces, remedy)  # once more: it may have appeared meanwhile
+        if path.exists():
+            _exchange(made, path)
+        else:
+            os.replace(made, path)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange the names of two folders in one step, or in three where the system has no such step.
+
+    Linux has it on most file systems; elsewhere a kill between the steps leaves ``other`` under the
+    name of ``one`` with ".old" behind it, and a reader may find nothing for a moment.
+    """
+    rename = getattr(_libc, "renameat2", None)
+    if rename is not None:
+        names = os.fsencode(one.absolute()), os.fsencode(other.absolute())
+        if rename(HERE, names[0], HERE, names[1], EXCHANGE) == 0:
+            return
+    aside = one.with_name(one.name + ".old")
+    os.replace(other, aside)
+    os.replace(one, other)
+    os.replace(aside, one)
+
+
+@contextlib.contextmanager
+def _beside(path: Path, make: Callable[..., Any]) -> Iterator[Path]:
+    """Make a temporary file or folder beside ``path``, and remove it at the end.
+
+    It is locked as long as its maker lives, so that what a killed process has left is known, and
+    removed by the next one that writes there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_left(path)
+    made, lock = Path(), None
+    while not made.name:
+        found = make(dir=path.parent, prefix=f".{path.name}.", suffix=ENDING)
+        if isinstance(found, tuple):
+            os.close(found[0])
+        made = Path(found[1] if isinstance(found, tuple) else found)
         try:
-            yield temporary
-            for inside in temporary.rglob("*"):
-                if inside.is_file():
-                    _settle(inside)
-            os.chmod(temporary, 0o777 & ~_umask())
-            if path.exists():
-                aside = temporary.with_name(temporary.name + ".old")
-                os.replace(path, aside)
-                os.replace(temporary, path)
-                shutil.rmtree(aside)
-            else:
-                os.replace(temporary, path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            lock = _lock(made)
+        except (BlockingIOError, FileNotFoundError):
+            made = Path()  # somebody took it for one that was left, before it was locked
+    try:
+        yield made
+    finally:
+        _remove(made)
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_left(path: Path) -> None:
+    """Remove temporary files and folders of this name whose makers are gone."""
+    if fcntl is None:
+        return
+    for left in path.parent.iterdir():
+        if left.name.startswith(f".{path.name}.") and left.name.endswith(ENDING):
+            with contextlib.suppress(OSError):  # its maker is at work, or it is gone
+                lock = _lock(left)
+                if lock is not None:
+                    _remove(left)
+                    os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """Lock a file or folder for as long as the number that is returned is open.
+
+    Returns None if the system has no locks; BlockingIOError says that another process has it.
+    """
+    if fcntl is None:
+        return None
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    return handle
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _settle(path: Path) -> None:
@@ -127,9 +224,14 @@ def locked(folder: Path, who: str) -> Iterator[None]:
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise DataError(
                     f"{folder} is in use by {who}; wait for it, or choose another folder"
+                ) from error
+            except OSError as error:
+                raise DataError(
+                    f"{folder} cannot be locked ({error.strerror or error}); choose a folder on a "
+                    "disk of this machine"
                 ) from error
         yield
     finally:

@@ -22,6 +22,7 @@ class Unreachable(DataError):
 
 TRIES = 3
 CHUNK = 1 << 16
+MOST = 4 << 30  # bytes of a download; the largest data set has a quarter of a gigabyte
 TIMEOUT = (10, 30)  # seconds to connect, and between two packets
 
 
@@ -85,6 +86,8 @@ def _fetch(url: str, part: Path, progress: Progress | None) -> None:
 def _transfer(url: str, part: Path, progress: Progress | None) -> None:
     import requests
 
+    if part.is_symlink():
+        part.unlink()  # what it points to is not ours
     have = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"}
     if have:
@@ -98,11 +101,18 @@ def _transfer(url: str, part: Path, progress: Progress | None) -> None:
         if reply.status_code != 206:
             have = 0
         length = reply.headers.get("Content-Length")
-        total = None if length is None else have + int(length)
+        total = have + int(length) if length is not None and length.isdecimal() else None
         with open(part, "ab" if have else "wb") as file:
             for chunk in reply.iter_content(CHUNK):
                 file.write(chunk)
                 have += len(chunk)
+                if have > MOST:
+                    file.close()
+                    part.unlink()
+                    raise DataError(
+                        f"{url}: more than {MOST >> 30} GB arrived, so it is not the data set, and "
+                        "was thrown away; see in a browser what the server sends"
+                    )
                 if progress is not None:
                     progress(have, total)
         if total is not None and have != total:

@@ -26,6 +26,7 @@ def load(
     item: str | int | None = None,
     rating: str | int | None = None,
     time: str | int | None = None,
+    weight: str | int | None = None,
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
@@ -40,9 +41,9 @@ def load(
     plain, or inside gzip, bzip2 or zip. Blanks around the ids of a text file are stripped; a
     parquet file keeps them.
 
-    - ``user``, ``item``, ``rating``, ``time`` name the columns, or give their numbers from 1.
-      Columns not given are recognised by their names, or by their order if there is no header.
-      ``time="none"`` ignores times.
+    - ``user``, ``item``, ``rating``, ``time``, ``weight`` name the columns, or give their numbers
+      from 1. Columns not given are recognised by their names, or, but for the weight, by their
+      order if there is no header. ``time="none"`` ignores times, ``weight="none"`` weights.
     - ``separator`` and ``header`` say what separates the fields and whether the first line holds
       names, where the file itself does not show it.
     - ``member`` says which file of a zip archive to read.
@@ -51,10 +52,10 @@ def load(
     - ``scale`` is (low, high) or (low, high, step), and ratings that are not on it are refused.
       Without it the scale is the narrowest that holds all ratings.
     - ``duplicates`` says what becomes of a pair rated more than once: "error" refuses it, "last"
-      keeps the rating that comes last in the file, "mean" keeps the mean of all.
+      keeps the last rating of the file, "mean" the weighted mean, with the sum of the weights.
     """
     name, kinds = os.fspath(data), _id_kinds(ids)
-    columns = {"user": user, "item": item, "rating": rating, "time": time}
+    columns = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     layout = {"separator": separator, "header": header, "member": member}
     if name == "demo":
         from bayesmf.data.synthetic import demo
@@ -69,8 +70,7 @@ def load(
         scale = DATASETS[name].scale if scale is None else scale
         layout["member"] = DATASETS[name].member if path.suffix == ".zip" else None
     else:
-        path = Path(name)
-        _check_path(path)
+        path = _find_file(Path(name))
     return Ratings.from_columns(
         read_columns(path, columns, **layout),  # type: ignore[arg-type]
         scale=scale,
@@ -88,8 +88,8 @@ def _id_kinds(ids: IdKind | tuple[IdKind, IdKind]) -> tuple[IdKind, IdKind]:
     return kinds
 
 
-def _check_path(path: Path) -> None:
-    """Refuse a path where nothing is, or where there are shards, which are not one table."""
+def _find_file(path: Path) -> Path:
+    """Return the path; refuse one where nothing is, or shards, which are not one table."""
     if not os.path.exists(path):
         raise DataError(
             f"{path}: neither a file nor a data set's name; the names are {', '.join(NAMES)}"
@@ -102,6 +102,7 @@ def _check_path(path: Path) -> None:
                 f"{path} is a folder of shards, which can only be fitted; give the ratings file "
                 "that they were cut from"
             )
+    return path
 
 
 def refuse_reading_options(why: str, options: Mapping[str, Any]) -> None:
@@ -136,10 +137,13 @@ def fetch(name: str) -> Path:
     if name not in DATASETS:
         raise DataError(f"no data set {name!r}; the names are {', '.join(NAMES)}")
     dataset = DATASETS[name]
-    found = find(name)
-    if found is not None:
-        return found
-    path = cache() / dataset.archive
+    found, path = find(name), cache() / dataset.archive
+    if found is not None and found != path:
+        return found  # the user's own
+    with contextlib.suppress(DataError):
+        if found is not None and _is_published(path, dataset):
+            return found
+    path.unlink(missing_ok=True)
     try:
         with _showing_progress(dataset) as progress:
             download(dataset.url, path, dataset.known_hash, progress)
@@ -149,20 +153,33 @@ def fetch(name: str) -> Path:
             f"folder {name}/ and set BAYESMF_DATA to the folder above"
         ) from None
     try:
-        inside = open_source(path, dataset.member)
+        right = _is_published(path, dataset)
     except DataError:
         path.unlink()
         raise DataError(
             f"{dataset.url}: what arrived is not the data set, so it was thrown away; see in a "
             "browser whether a log-in page stands before the server"
         ) from None
-    if dataset.content_hash is not None:
-        with inside.reading() as stream:
-            right = hashlib.file_digest(stream, "sha256").hexdigest() == dataset.content_hash  # type: ignore[arg-type]
-        if not right:
-            path.unlink()
-            raise wrong_checksum(dataset.url)
+    if not right:
+        path.unlink()
+        raise wrong_checksum(dataset.url)
     return path
+
+
+def _is_published(path: Path, dataset: Dataset) -> bool:
+    """Whether an archive has the published checksums; they are looked at before every use.
+
+    An archive that cannot be opened is a ``DataError``.
+    """
+    if dataset.known_hash is not None and _sum(path.open("rb")) != dataset.known_hash:
+        return False
+    inside = open_source(path, dataset.member)
+    return dataset.content_hash is None or _sum(inside.reading()) == dataset.content_hash
+
+
+def _sum(opened: Any) -> str:
+    with opened as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def cache() -> Path:

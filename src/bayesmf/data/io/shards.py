@@ -38,11 +38,13 @@ def spans(
 
 
 def part(rows: Rows, begin: int, end: int) -> Rows:
-    """Copy the rows from ``begin`` up to ``end``, with their values and times."""
+    """Copy the rows from ``begin`` up to ``end``, with all that is known of their ratings."""
     starts = rows.starts[begin : end + 1]
     span = slice(int(starts[0]), int(starts[-1]))
     times = None if rows.times is None else rows.times[span].copy()
-    return Rows(starts - starts[0], rows.index[span].copy(), rows.values[span].copy(), times)
+    weights = None if rows.weights is None else rows.weights[span].copy()
+    index, values = rows.index[span].copy(), rows.values[span].copy()
+    return Rows(starts - starts[0], index, values, times, weights)
 
 
 FORMAT, FACTS = 2, "shards.json"
@@ -63,9 +65,9 @@ class Shards:
     """What is known of ratings whose blocks are files: ids, counts, scale, mean and sd.
 
     ``user-0003.parquet`` holds the ratings by the users of block 3, user after user: the item's
-    index, the value and, if there are times, the time. ``item-0003.parquet`` holds those of the
-    items of block 3 in the same way. users.parquet and items.parquet hold ids and numbers of
-    ratings.
+    index, the value and, if there are any, the time and the weight. ``item-0003.parquet`` holds
+    those of the items of block 3 in the same way. users.parquet and items.parquet hold ids and
+    numbers of ratings.
     """
 
     folder: Path
@@ -166,8 +168,8 @@ def read_block(folder: Path, side: Side, number: int, counts: NDArray[np.int64])
     if table.num_rows != counts.sum():
         raise DataError(f"{path}: {table.num_rows} ratings, not {counts.sum()}; write it anew")
     starts = np.concatenate([[0], np.cumsum(counts)])
-    times = table["time"].to_numpy() if "time" in table.column_names else None
-    return Rows(starts, table["index"].to_numpy(), table["value"].to_numpy(), times)
+    given = (table[k].to_numpy() if k in table.column_names else None for k in ("time", "weight"))
+    return Rows(starts, table["index"].to_numpy(), table["value"].to_numpy(), *given)
 
 
 def _path(folder: Path, side: Side, number: int) -> Path:
@@ -204,6 +206,8 @@ def shard(
                 table = {"index": pa.array(block.index), "value": pa.array(block.values)}
                 if block.times is not None:
                     table["time"] = pa.array(block.times)
+                if block.weights is not None:
+                    table["weight"] = pa.array(block.weights)
                 parquet.write_table(pa.table(table), _path(temporary, side, number))
         (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
     return Shards.open(folder)

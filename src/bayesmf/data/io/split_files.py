@@ -6,18 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from bayesmf.choices import IdKind
-from bayesmf.data.columns import Columns
-from bayesmf.data.ids import Ids, strip
 from bayesmf.data.io.atomic import whole_folder
+from bayesmf.data.io.published import PUBLISHED, cut, load_ml_100k, load_monti, stack
 from bayesmf.data.io.text import read_columns
 from bayesmf.data.io.write import FORMATS, write
-from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.data.split import DROPPED, Split
 from bayesmf.errors import DataError
@@ -74,9 +70,26 @@ def is_split(folder: Path) -> bool:
     return "split.json" in names and all(part.fullmatch(name) for name in names)
 
 
-def load_split(folder: str | Path) -> Split:
-    """Read a split that ``save_split`` or ``bayesmf split`` wrote; it equals what was saved."""
-    folder = Path(folder)
+def load_split(data: str | Path) -> Split:
+    """Read a split that ``save_split`` wrote, or one that others have published.
+
+    ``data`` is
+
+    - a folder that ``save_split`` or ``bayesmf split`` wrote; the split equals what was saved.
+    - "ml-100k/u1" to "ml-100k/u5", "ml-100k/ua" or "ml-100k/ub": the splits that come with that
+      data set, which is downloaded if it is not on this machine.
+    - a ``.mat`` file of Monti et al. (2017), of Douban, Flixster or YahooMusic. Files of version
+      7.3, as theirs are, need the extra ``bayesmf[matlab]``. Ids are positions from 1.
+    """
+    folder = Path(data)
+    if folder.suffix == ".mat":
+        return load_monti(folder)
+    if str(data) in PUBLISHED and not folder.exists():
+        return load_ml_100k(str(data))
+    return _load_saved(folder)
+
+
+def _load_saved(folder: Path) -> Split:
     path = folder / "split.json"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -87,28 +100,27 @@ def load_split(folder: str | Path) -> Split:
             "text" if facts[side] == "text" else "auto" for side in ("user_ids", "item_ids")
         ]
     except OSError:
-        raise DataError(f"{path}: no such file; give a folder written by `bayesmf split`") from None
+        raise DataError(
+            f"{path}: no such file; give a folder written by `bayesmf split`, a .mat file, or one "
+            f"of {', '.join(PUBLISHED)}"
+        ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a split's description ({error}); split again") from None
     parts = {part: folder / f"{part}{ending}" for part in hashes}
     present = list(parts)
     tables = [read_columns(parts[part], {}) for part in present]
-    both = _stack(tables)
-    owner = np.repeat(np.arange(len(present)), [len(table.rating) for table in tables])
-    whole = Ratings.from_columns(both, scale=scale, name=name, user_ids=kinds[0], item_ids=kinds[1])
-    # The observations are sorted now: find each part's among them by their pairs.
-    user = whole.users.index(_typed(both.user, whole.users, both.untyped)).astype(np.int64)
-    item = whole.items.index(_typed(both.item, whole.items, both.untyped))
-    order = np.argsort(user * whole.n_items + item)
-    cut = {part: whole.select(owner[order] == k) for k, part in enumerate(present)}
+    part_of = np.repeat(np.arange(len(present)), [len(table.rating) for table in tables])
+    made = cut(stack(tables), part_of, len(present), scale=scale, name=name,
+               user_ids=kinds[0], item_ids=kinds[1])  # fmt: skip
+    found = dict(zip(present, made, strict=True))
     dropped = {name: int(facts.get(name, 0)) for name in DROPPED}
     split = Split(
-        cut["train"],
-        cut["test"],
+        found["train"],
+        found["test"],
         facts["protocol"],
         facts["seed"],
         options,
-        cut.get("given"),
+        found.get("given"),
         **dropped,
     )
     for part in present:
@@ -117,28 +129,3 @@ def load_split(folder: str | Path) -> Split:
                 f"{parts[part]}: its ratings are not those that were saved; split again"
             )
     return split
-
-
-def _stack(tables: list[Columns]) -> Columns:
-    def column(role: str) -> Any:
-        chunks = [getattr(table, role) for table in tables]
-        if any(chunk is None for chunk in chunks):
-            return None
-        return pa.chunked_array([c for chunk in chunks for c in chunk.chunks])
-
-    def locate(row: int) -> str:
-        for table in tables:
-            if row < len(table.rating):
-                return table.locate(row)
-            row -= len(table.rating)
-        return "the split"
-
-    user, item, rating = column("user"), column("item"), column("rating")
-    return Columns(user, item, rating, column("time"), locate, tables[0].untyped)
-
-
-def _typed(column: pa.ChunkedArray, ids: Ids, untyped: bool) -> pa.ChunkedArray:
-    """Read the column as the ids were read."""
-    if untyped:
-        column = strip(column)
-    return column.cast(pa.int64()) if ids.kind == "integer" else column

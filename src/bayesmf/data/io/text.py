@@ -16,10 +16,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from bayesmf.data.columns import ROLES, Columns, Named, Role, recognise
+from bayesmf.data.columns import OPTIONAL, ROLES, Columns, Named, Role, recognise
 from bayesmf.data.ids import Locate, strip, to_arrow
 from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all
 from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
+from bayesmf.data.values import wrong_weight
 from bayesmf.errors import DataError, Option
 
 INTEGER = re.compile(r"[-+]?\d{1,18}")
@@ -52,9 +53,16 @@ def read_columns(
     pa.default_memory_pool().release_unused()  # the raw text, as large as the file
     if table.num_rows == 0:
         raise DataError(f"{source.name}: there is a header but no rating; check the file")
-    time = table["time"] if "time" in roles else None
-    where_is = _locate(source, dialect)
-    return Columns(table["user"], table["item"], table["rating"], time, where_is, untyped=True)
+    time, weight = (table[role] if role in roles else None for role in OPTIONAL)
+    return Columns(
+        table["user"],
+        table["item"],
+        table["rating"],
+        time,
+        _locate(source, dialect),
+        untyped=True,
+        weight=weight,
+    )
 
 
 def _locate(source: Source, dialect: Dialect) -> Locate:
@@ -75,13 +83,14 @@ def read_pairs(
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Read the user and the item column of a file of the same kinds, and no other column.
+    timed: bool = False,
+) -> dict[Role, pa.ChunkedArray]:
+    """Read the user and the item column of a file of the same kinds.
 
-    As in ``read_columns`` followed by ``Ratings.from_columns``, blanks around the ids of a text
-    file are stripped.
+    If ``timed``, a column of times is read too, where there is one. As in ``read_columns`` followed
+    by ``Ratings.from_columns``, blanks around the ids of a text file are stripped.
     """
-    pair: tuple[Role, Role] = ("user", "item")
+    pair: tuple[Role, ...] = ("user", "item", "time") if timed else ("user", "item")
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
@@ -89,18 +98,20 @@ def read_pairs(
         roles = recognise(names, given, source.name, pair)
         if table.num_rows == 0:
             raise DataError(f"{source.name}: there is no pair in the table; check the file")
-        user, item = (table[names[roles[role]]] for role in pair)
-        return user, item
+        return {role: table[names[k]] for role, k in roles.items()}
     dialect = sniff(source.name, head, separator, header, "pair")
     where = f"{source.name}, line {max(dialect.skip, 1)}"
     if dialect.header is not None:
         roles = recognise(dialect.header, given, where, pair)
     else:
         names = [str(k + 1) for k in range(dialect.fields)]
-        by_number = {role: given.get(role) or k for k, role in enumerate(pair, 1)}
+        by_number: dict[Role, str | int | None] = {
+            role: given.get(role) or k for k, role in enumerate(pair[:2], 1)
+        }
+        by_number |= {"time": given["time"]} if timed and given.get("time") else {}
         roles = recognise(names, by_number, where, pair)
     table, _ = _read_text(source, dialect, roles)
-    return strip(table["user"]), strip(table["item"])
+    return {role: table[role] if role == "time" else strip(table[role]) for role in roles}
 
 
 def read_table(
@@ -141,7 +152,8 @@ def _read_parquet(source: Source, given: Named) -> Columns:
     def locate(row: int) -> str:
         return f"{source.name}, row {row + 1}"
 
-    return Columns(column("user"), column("item"), column("rating"), column("time"), locate)
+    user, item, rating, time, weight = (column(role) for role in ROLES)
+    return Columns(user, item, rating, time, locate, weight=weight)
 
 
 def _parquet(
@@ -220,7 +232,7 @@ def _parse_text(stream: _Watcher, dialect: Dialect, roles: Mapping[Any, int]) ->
     names = [f"column {k}" for k in range(dialect.fields)]
     for role, k in roles.items():
         names[k] = role
-    types = {name: pa.float64() if name == "rating" else pa.string() for name in roles}
+    types = {k: pa.float64() if k in ("rating", "weight") else pa.string() for k in roles}
     types.pop("time", None)  # of which Arrow finds the type, and keeps all blocks until it has
     if _seconds(dialect, roles):
         types["time"] = pa.int64()
@@ -362,6 +374,9 @@ def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Any, int], reason
             return DataError(
                 f"{where}: the rating {short(rating)} is not a number; write it like 4 or 3.5"
             )
+        weight = fields[roles["weight"]] if "weight" in roles else "1"
+        if not NUMBER.fullmatch(weight):
+            return wrong_weight(where, weight, Columns.weight_remedy)
         if _seconds(dialect, roles) and not INTEGER.fullmatch(fields[roles["time"]]):
             return DataError(
                 f"{where}: the time {short(fields[roles['time']])} is not whole seconds like the "

@@ -6,9 +6,7 @@ import gzip
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from bayesmf.data.ids import Ids, strip
 from bayesmf.data.io.atomic import OVERWRITE, check_place, whole_file
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
@@ -17,34 +15,18 @@ FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 
 def write(ratings: Ratings, path: str | Path) -> None:
-    """Write the columns user, item, rating and, if there are times, time; one row a rating.
+    """Write the columns user, item, rating and, if there are any, time, weight; one row a rating.
 
-    The ending of the path says how: .csv, .tsv, .parquet, .csv.gz or .tsv.gz. Text ids with blanks
-    around them need parquet, as blanks do not count in a text file.
+    The ending of the path says how: .csv, .tsv, .parquet, .csv.gz or .tsv.gz.
     """
-    path = Path(path)
-    if _ending(path) != ".parquet":
-        for what, ids in (("user", ratings.users), ("item", ratings.items)):
-            _refuse_blanks(ids, what, path)
     write_table(ratings.to_arrow(), path)
 
 
-def _refuse_blanks(ids: Ids, what: str, path: Path) -> None:
-    if ids.kind == "text":
-        written = pa.array(ids.values, pa.string())
-        blank = pc.not_equal(strip(written), written).to_numpy(zero_copy_only=False)
-        if blank.any():
-            raise DataError(
-                f"{path}: the {what} id {ids[int(blank.argmax())]!r} has blanks around it, which "
-                "do not count in a text file; write parquet instead"
-            )
-
-
-def write_table(table: pa.Table, path: str | Path) -> None:
+def write_table(table: pa.Table, path: str | Path, overwrite: bool = True) -> None:
     """Write any table; the file appears whole or not at all."""
     path = Path(path)
     ending = _ending(path)
-    with whole_file(path) as temporary:
+    with whole_file(path, overwrite) as temporary:
         if ending == ".parquet":
             from pyarrow import parquet
 

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.checks import check_whole
 from bayesmf.choices import Form
 from bayesmf.data.io.shards import BLOCKS, Counted, Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
@@ -27,6 +28,7 @@ from bayesmf.errors import DataError, Option
 from bayesmf.kernels.designs import NO_VALUES, Sparse
 from bayesmf.model.data import (
     Data,
+    Response,
     SideData,
     Values,
     Work,
@@ -87,11 +89,12 @@ class Ray:
     resident: bool = False  # whether users' rows stay with the workers
 
     def __post_init__(self) -> None:
-        if self.workers is not None and (self.workers < 1 or self.address is not None):
-            raise DataError(
-                f"workers={self.workers}: choose 1 or more, and none for a cluster that is running "
-                "already"
-            )
+        if self.workers is not None:
+            check_whole("workers", self.workers, 1)
+            if self.address is not None:
+                raise DataError(
+                    f"workers={self.workers}: a cluster that is running has its own; leave it out"
+                )
         if self.address is not None and self.address.startswith("ray://"):
             raise DataError(
                 f"address={self.address!r}: run this on a machine of the cluster, and give the "
@@ -102,10 +105,11 @@ class Ray:
 
     def check(self, model: Model, form: Form) -> None:
         """Refuse what a worker cannot do by itself."""
-        if model.responds or model.likelihood.name != "gaussian":
+        latent = model.responds or model.likelihood.name != "gaussian"
+        if latent and self.resident:
             raise DataError(
-                "effects and likelihoods other than 'gaussian' are drawn by one process; choose "
-                f"{Option('engine', 'threads')}"
+                "effects and latent likelihoods are drawn by one process, which has to know all "
+                "users; choose Ray(resident=False)"
             )
         if form != "centred" or not model.own_features:
             raise DataError(
@@ -146,12 +150,15 @@ class Ray:
             if self.resident:
                 yield place_residents(OnRay(ray), ratings, model, self.blocks)
                 return
+            mean, response = model.likelihood.centre(ratings.mean), None
+            if model.responds:
+                response = _response_of(ratings, model, mean)
             crew = Crew(ray, _place_sides(ray, ratings, model, self.blocks))
-            user, item = (_remote_side(ratings, model, name, crew) for name in NAMES)
+            user, item = (_remote_side(ratings, model, name, crew, response) for name in NAMES)
             threads = numba.get_num_threads()
             numba.set_num_threads(1)  # the cores are the workers', who wait for work without rest
             try:
-                yield Data(user, item, model.likelihood.centre(ratings.mean), len(ratings))
+                yield Data(user, item, mean, len(ratings), response)
             finally:
                 numba.set_num_threads(threads)
                 crew.dismiss()
@@ -189,10 +196,14 @@ class RemoteSide(SideData):
     """A side whose ratings are with a crew of workers."""
 
     crew: Any = None
+    response: Array | None = None  # by the rows of this side; it changes in every sweep
 
-    def run(self, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
-        """Each worker its rows; the results are joined in their order."""
-        found: tuple[Array, ...] = self.crew.run_rows(self.name, work, shared, by_row)
+    def run(
+        self, work: Work, shared: Values, by_row: Values, *, reads: bool = False
+    ) -> tuple[Array, ...]:
+        """Each worker its rows, with the working response of their ratings if the work reads it."""
+        response = self.response if reads else None
+        found: tuple[Array, ...] = self.crew.run_rows(self.name, work, shared, by_row, response)
         return found
 
     def run_strips(
@@ -212,19 +223,37 @@ def _matrices(ratings: Ratings | Shards, model: Model, name: Name) -> tuple[Matr
     return design_matrices(model, SideFacts(name, ids, _rows_of(ratings, name).counts))
 
 
-def _remote_side(ratings: Ratings | Shards, model: Model, name: Name, crew: Crew) -> RemoteSide:
+def _remote_side(
+    ratings: Ratings | Shards, model: Model, name: Name, crew: Crew, response: Response | None
+) -> RemoteSide:
     """What the driver knows of a side."""
     other: Name = "item" if name == "user" else "user"
     matrices = _matrices(ratings, model, name)
     counts = column_counts(matrices, _rows_of(ratings, other).counts)
-    return RemoteSide(name, None, _rows_of(ratings, name).counts, matrices, counts, crew=crew)
+    mine = None
+    if response is not None:
+        mine = response.by_user if name == "user" else response.by_item
+    return RemoteSide(
+        name, None, _rows_of(ratings, name).counts, matrices, counts, crew=crew, response=mine
+    )
+
+
+def _response_of(ratings: Ratings | Shards, model: Model, mean: float) -> Response:
+    """The working response, with the driver."""
+    if not isinstance(ratings, Ratings):
+        raise DataError(
+            f"{ratings.folder} holds shards, and effects and latent likelihoods need all ratings "
+            "in memory; fit the ratings themselves, or choose a Gaussian likelihood without effects"
+        )
+    model.likelihood.check(ratings)
+    return Response.of(ratings, model, mean)
 
 
 def _place_sides(
     ray: Any, ratings: Ratings | Shards, model: Model, blocks: int
 ) -> dict[Name, PlacedSide]:
     """Both sides in the object store: blocks of rows, and the designs by column."""
-    mean = model.likelihood.centre(ratings.mean)
+    mean = 0.0 if model.responds else model.likelihood.centre(ratings.mean)
     placed: dict[Name, PlacedSide] = {}
     for name in NAMES:
         matrices, rows = _matrices(ratings, model, name), _rows_of(ratings, name)
@@ -257,7 +286,8 @@ def _place_sides(
                 )
                 for number, (begin, end) in enumerate(cut)
             ]
-        placed[name] = PlacedSide(found, cut, [])
+        starts = np.concatenate([[0], np.cumsum(rows.counts)])
+        placed[name] = PlacedSide(found, cut, [], starts)
     for name, other in (NAMES, NAMES[::-1]):
         for one in _matrices(ratings, model, name):
             rows = _rows_of(ratings, other)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numba
@@ -25,7 +26,9 @@ from bayesmf.model.designs import Name
 logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)  # tracebacks of the dead
 TRIES = 5  # of a step whose workers die
 ASLEEP = 0.9  # of the time that a step took lately
-Own = list[Values]  # what a worker gets for itself in a step: one for its rows, or one for a strip
+Own = list[Values]
+"""What a worker gets for itself in a step: one for its rows and perhaps one for their ratings, or
+one for each strip."""
 
 
 class Order(NamedTuple):
@@ -43,6 +46,7 @@ class PlacedSide(NamedTuple):
     blocks: list[Any]
     spans: list[tuple[int, int]]  # rows of each block
     columns: list[Any]  # the designs of the side by column
+    starts: Any  # the number of the first rating of each row, and of all ratings
 
 
 class Crew:
@@ -56,11 +60,26 @@ class Crew:
         self._took: dict[Any, deque[float]] = defaultdict(lambda: deque(maxlen=3))  # by each step
         self._spans: dict[Name, list[tuple[int, int]]] = {}  # rows of each worker
 
-    def run_rows(self, side: Name, work: Work, shared: Values, by_row: Values) -> tuple[Array, ...]:
-        """work(block, *shared, *by_row), joined in the order of the rows."""
+    def run_rows(
+        self,
+        side: Name,
+        work: Work,
+        shared: Values,
+        by_row: Values,
+        response: Array | None = None,
+    ) -> tuple[Array, ...]:
+        """work(block, *shared, *by_row), joined in the order of the rows.
+
+        With a ``response`` of the ratings, blocks have it in place of their ratings.
+        """
 
         def owns() -> list[Own]:
-            return [[tuple(v[begin:end] for v in by_row)] for begin, end in self._spans[side]]
+            out: list[Own] = []
+            for begin, end in self._spans[side]:
+                rows = tuple(v[begin:end] for v in by_row)
+                ratings = slice(*self.sides[side].starts[[begin, end]])
+                out.append([rows] if response is None else [rows, (response[ratings],)])
+            return out
 
         return self._step(Order(side, work, shared), owns)
 
@@ -127,7 +146,7 @@ class Crew:
             for place in places[:most]
         ]
         answers = []
-        for name, (blocks, spans, columns) in self.sides.items():
+        for name, (blocks, spans, columns, _) in self.sides.items():
             rows = self._spans[name] = []
             dealt = np.array_split(np.arange(len(blocks)), len(workers))
             for worker, some in zip(workers, dealt, strict=True):
@@ -178,12 +197,16 @@ class Worker:
             columns = held[order.design]
             parts = [order.work(columns, number, *shared, *strip) for number, *strip in own]
         else:
-            parts, begin = [], 0
+            parts, begin, done = [], 0, 0
             for block in self.blocks[order.side]:
-                end = begin + len(block.counts)
+                end, size = begin + len(block.counts), int(block.counts.sum())
                 rows = (values[begin:end] for values in own[0])
+                if len(own) > 1:
+                    (response,) = own[1]
+                    observed = block.observed._replace(values=response[done : done + size])
+                    block = replace(block, observed=observed)
                 parts.append(order.work(block, *shared, *rows))
-                begin = end
+                begin, done = end, done + size
         return time.perf_counter() - start, concatenate(parts) if parts else ()
 
 

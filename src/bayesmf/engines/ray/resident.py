@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bayesmf.data.io.shards import Shards, part, read_block, spans
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.engines.ray.crew import make_writable
+from bayesmf.kernels.designs import NO_VALUES
 from bayesmf.kernels.rows import Observed
 from bayesmf.model.data import Array, Data, SideData, side_data
 from bayesmf.model.spec import Model
@@ -176,8 +177,10 @@ def _block(rows: Rows, first: int, items: int, mean: float) -> Block:
     ends = np.cumsum(np.bincount(rows.index, minlength=items))
     by_item = Rows(np.concatenate([[0], ends]), rows.row_index[order], rows.values[order])
     none = np.empty((0, 0), np.int64)
-    none.flags.writeable = False
-    observed = Observed(by_item.starts, by_item.index, by_item.values, mean, none)
+    weights = NO_VALUES if rows.weights is None else rows.weights[order]
+    for array in (none, weights):
+        array.flags.writeable = False
+    observed = Observed(by_item.starts, by_item.index, by_item.values, mean, none, weights=weights)
     return Block(side_data(rows, "user", mean, (), first), observed)
 
 

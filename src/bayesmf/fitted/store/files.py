@@ -119,7 +119,7 @@ def save(
     files = _make_files(posterior, traces or {}, facts or {}, without_ratings)
     check_place_of(path, overwrite)
     if path.suffix == ".zip":
-        with whole_file(path) as made, zipfile.ZipFile(made, "w") as archive:
+        with whole_file(path, overwrite) as made, zipfile.ZipFile(made, "w") as archive:
             for name, content in files.items():
                 archive.writestr(zipfile.ZipInfo(name), content)
         return
@@ -160,6 +160,12 @@ def _make_files(
     }
     if posterior.centre is not None:
         arrays.update({f"centre.{name}": values for name, values in posterior.centre.items()})
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"the {name.partition('.')[2]} of this fit holds values that are no numbers, so it "
+                "was not saved; fit it to ratings in other units, or with another model"
+            )
     arrays["user.counts"], arrays["item.counts"] = posterior.user_counts, posterior.item_counts
     arrays.update({f"trace.{name}": np.asarray(values) for name, values in traces.items()})
     files = {
@@ -210,17 +216,33 @@ class _Bad(Exception):
 def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     """Read the posterior, the facts and the traces of a saved fit, or say in a sentence why not."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(
-            f"{path}: there is no such file or folder; check the path, or make a model with "
-            "`bayesmf fit`"
-        )
-    if not (path / FACTS).exists() and (path / INSIDE / FACTS).exists():
-        path = path / INSIDE
+    while True:
+        seen = _identity(path)
+        if seen is None:
+            raise DataError(
+                f"{path}: there is no such file or folder; check the path, or make a model with "
+                "`bayesmf fit`"
+            )
+        whole = (path / FACTS).exists() or not (path / INSIDE / FACTS).exists()
+        inside = path if whole else path / INSIDE
+        try:
+            files = _read_files(inside)
+            if _identity(path) != seen:  # another process has just replaced it
+                continue
+            return _parse_files(files)
+        except _Bad as error:
+            if _identity(path) != seen:
+                continue
+            raise DataError(f"{inside}: {error}; get the model again, or fit it anew") from None
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """What is under a name now; another number says that it has been replaced."""
     try:
-        return _parse_files(_read_files(path))
-    except _Bad as error:
-        raise DataError(f"{path}: {error}; get the model again, or fit it anew") from None
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _read_files(path: Path) -> dict[str, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +25,10 @@ def residuals(data: SideData, me: Side, others: Side, weight: Array) -> tuple[Ar
 
 
 def energy(data: Data, state: State) -> float:
-    """1/2 sum e_ij^2 + 1/2 sum over rows and W of x' Lambda x, with penalties for Lambda."""
+    """1/2 sum e_ij^2 + 1/2 sum over rows and W of x' Lambda x, with penalties for Lambda.
+
+    A rating with a weight has it as the factor of its e_ij^2.
+    """
     _, errors = residuals(data.user, state.user, state.item, np.ones(len(state.item.x)))
     total = float(errors.sum())
     for side in (state.user, state.item):
@@ -63,7 +68,7 @@ def gradients(
 class Momentum:
     """Batch gradient descent with momentum, every row's step divided by its curvature.
 
-    The curvature of a row is its penalty plus its number of ratings times the mean square of what
+    The curvature of a row is its penalty plus its ratings' weights times the mean square of what
     it is multiplied with. A step that raises the energy is taken back and halved, so that no step
     size needs to be chosen. With ``only_biases`` the weights of designs stay where they are.
     """
@@ -139,12 +144,21 @@ class Momentum:
             me, others = self.state.sides(mine.name)
             z = others.x[:, : me.size].copy()
             z[:, 0] = 1.0
-            square = other.counts @ z**2 / self.data.size
-            out[f"{mine.name}.x"] = np.diag(me.Lambda) + mine.counts[:, None] * square
+            weights, others_weights = _sum_weights(mine), _sum_weights(other)
+            square = others_weights @ z**2 / others_weights.sum()
+            out[f"{mine.name}.x"] = np.diag(me.Lambda) + weights[:, None] * square
             for number, shift in enumerate([] if self.only_biases else me.shifts):
                 strength = np.empty((len(shift.W), 1))
-                by_row = (mine.matrices[number].scale ** 2 * mine.counts)[:, None]
+                by_row = (mine.matrices[number].scale ** 2 * weights)[:, None]
                 squares = squared(mine.columns[number])
                 offsets(squares, by_row, np.ones(len(shift.W)), strength)
                 out[f"{mine.name}.W{number}"] = np.diag(shift.Lambda) + strength * square
         return out
+
+
+def _sum_weights(data: SideData) -> NDArray[Any]:
+    """The sum of the weights of each row's ratings: their number, if they have none."""
+    if not len(data.observed.weights):
+        return data.counts
+    rows = np.repeat(np.arange(len(data.counts)), data.counts)
+    return np.bincount(rows, data.observed.weights, len(data.counts))

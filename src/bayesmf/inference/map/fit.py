@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.checks import check_choice, check_kind, check_length, check_number, check_seed
 from bayesmf.choices import METHODS, Method
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
@@ -24,7 +24,15 @@ from bayesmf.errors import DataError
 from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.posterior import Posterior, draws_of
 from bayesmf.inference import loop
-from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
+from bayesmf.inference.loop import (
+    INTERRUPTED,
+    Callback,
+    Clock,
+    Patience,
+    Progress,
+    check_parts,
+    record,
+)
 from bayesmf.inference.map.descent import Momentum, energy, residuals
 from bayesmf.inference.target import Target
 from bayesmf.machine import check_threads, using
@@ -95,8 +103,8 @@ class MAP:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0.0)
         if self.sweeps is not None:
-            check_whole("sweeps", self.sweeps, 1)
-        check_whole("seed", self.seed)
+            check_length(self.sweeps)
+        check_seed(self.seed)
         if self.hold_biases and self.method == "coordinate":
             raise DataError("coordinates solve for biases and features together; use momentum")
 
@@ -123,7 +131,7 @@ class MAP:
         check_parts(train, self.model, test=test, validation=validation)
         settled = replace(self, model=self.model.settle(train))
         with using(self.threads):
-            clock = Clock(callbacks, budget)
+            clock = Clock(callbacks, budget, patience)
             part, judge = train, validation
             if validation is None and len(train) >= ENOUGH:
                 part, judge = carve(train, 0.1, self.seed)
@@ -165,7 +173,7 @@ class MAP:
         except KeyboardInterrupt:
             if best is None:
                 raise
-            clock.reason = "interrupted"
+            clock.reason = INTERRUPTED
         run = best[2]
         run.sweeps, run.seconds, run.stopped = done, clock.seconds, clock.reason
         run.threads = self.threads
@@ -199,7 +207,7 @@ class MAP:
         step = self._stepper(data, state)
         stage = _Features(step, state, targets, waiting, most, f"MAP, penalty {penalty:g}")
         loop.run(stage, clock)
-        if clock.reason == "interrupted" and not stage.done:
+        if clock.reason == INTERRUPTED and not stage.done:
             raise KeyboardInterrupt
         state = stage.best
         state.tau = float(self.model.units[0] ** -2)
@@ -386,7 +394,7 @@ def map_start(
     fit = MAP(model, seed=seed, threads=threads).fit(
         train, validation=validation, callbacks=clock.callbacks, budget=budget
     )
-    if fit.stopped == "interrupted":
+    if fit.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     clock.reason = fit.stopped
     return fit.state

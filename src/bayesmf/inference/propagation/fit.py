@@ -16,7 +16,7 @@ from bayesmf.fitted.base import Fitted, test_error
 from bayesmf.fitted.posterior import Posterior, affordable
 from bayesmf.inference.engine import Engine, find_engine
 from bayesmf.inference.gibbs import Gibbs
-from bayesmf.inference.loop import Callback, Clock, Progress, check_parts
+from bayesmf.inference.loop import INTERRUPTED, Callback, Clock, Progress, check_parts
 from bayesmf.inference.propagation.block import SIDES, BlockPosterior, Job, run_block
 from bayesmf.inference.propagation.row_gaussians import RowGaussians, product
 from bayesmf.inference.variational.draws import add_noise
@@ -115,6 +115,7 @@ def cut(train: Ratings, users: Deal, items: Deal, i: int, j: int) -> Ratings:
         None,
         train.scale,
         train.name,
+        None if rows.weights is None else rows.weights[keep],
     )
 
 
@@ -226,7 +227,10 @@ class Propagation:
             threads=self.threads,
             keep=keep,
         )
-        return sampler.fit(train).posterior
+        fit = sampler.fit(train)
+        if fit.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
+        return fit.posterior
 
     def propagate(self, train: Ratings, clock: Clock) -> Posterior:
         """The three phases, and draws from the product."""

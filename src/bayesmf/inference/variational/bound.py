@@ -39,11 +39,17 @@ def lower_bound(
     h = model.priors
     prior = Gamma(np.array([h.noise_shape]), np.array([h.noise_rate]))
     bound = 0.5 * (data.size * (float(tau.mean_log()[0]) - LOG_2PI) - float(tau.mean()[0]) * total)
+    bound += 0.5 * log_weights(data)
     bound += _gammas(prior, tau)
     for mine in (data.user, data.item):
         me, _ = state.sides(mine.name)
         bound += _side(model, mine, me, beliefs[mine.name])
     return bound
+
+
+def log_weights(data: Data) -> float:
+    """The sum of the logs of the ratings' weights; 0 if they have none."""
+    return float(np.log(data.user.observed.weights).sum())
 
 
 def _side(model: Model, data: SideData, me: Side, q: Beliefs) -> float:

@@ -12,7 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_kind, check_number, check_whole
+from bayesmf.checks import (
+    check_choice,
+    check_kind,
+    check_length,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import OverfittingWarning
@@ -22,7 +29,7 @@ from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record
 from bayesmf.inference.map.fit import map_start
 from bayesmf.inference.target import Target
-from bayesmf.inference.variational.bound import Beliefs, lower_bound
+from bayesmf.inference.variational.bound import Beliefs, log_weights, lower_bound
 from bayesmf.inference.variational.draws import draw_from_q
 from bayesmf.kernels.designs import expected_errors
 from bayesmf.kernels.rows import OtherSide
@@ -153,9 +160,10 @@ class Variational:
         check_threads(self.threads)
         check_choice("prior", self.prior, PRIOR_SCALES)
         check_choice("moments", self.moments, MOMENTS)
-        check_whole("sweeps", self.sweeps, 1)
-        check_whole("seed", self.seed)
+        check_length(self.sweeps)
+        check_seed(self.seed)
         check_number("tolerance", self.tolerance)
+        check_kind("clamp", self.clamp, bool, "True or False")
         if self.keep is not None:
             check_whole("keep", self.keep, 2)
 
@@ -181,7 +189,7 @@ class Variational:
         check_parts(train, self.model, test=test, validation=validation)
         model = self.model.settle(train)
         with using(self.threads):
-            clock = Clock(callbacks, budget)
+            clock = Clock(callbacks, budget, patience)
             if start == "map":
                 start = map_start(
                     model, self.seed, self.threads, train, validation, clock, clock.left
@@ -342,6 +350,7 @@ def _log_likelihood(data: Data, state: State, q: MeanField, total: float | None 
     if total is None:
         total = expected_total(data, state, q)
     logs = data.size * (float(q.tau.mean_log()[0]) - LOG_2PI) - state.tau * total
+    logs += log_weights(data)
     for side in (data.user, data.item):
         alpha = q.beliefs[side.name].alpha
         if alpha is not None:

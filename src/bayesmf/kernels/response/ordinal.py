@@ -199,9 +199,9 @@ def measure(cells, parts, factor, cuts, out):
             tails(x, density, beyond)
             slopes(low, density, beyond, mass)
             for p in range(begin, end):
-                i, q, extra = np.int64(part), p - begin, 0.0
+                i, q, extra = int(part), p - begin, 0.0
                 if own:
-                    i = np.int64(cells.user[p])
+                    i = int(cells.user[p])
                 if i != last:
                     if last >= 0:
                         out[last, 0] += math.log(product)
@@ -392,7 +392,7 @@ def draw_latent(cells, cuts, counter, out):
         low, high, side = np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
         x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
         u, v = np.empty(BATCH), np.empty(BATCH)
-        first = np.int64(part) * PART
+        first = int(part) * PART
         for begin in range(first, min(first + PART, len(out)), BATCH):
             end = min(begin + BATCH, len(out))
             place(cells, begin, end, cuts, 1.0, low, high, side, x)
@@ -442,7 +442,7 @@ def cell_chances(row, f, sd, cuts, out):
     for part in prange(-(-len(out) // BATCH)):
         x, density, beyond = np.zeros(BATCH), np.empty(BATCH), np.empty(BATCH)
         before, sign = np.zeros(BATCH), np.ones(BATCH)
-        begin = np.int64(part) * BATCH
+        begin = int(part) * BATCH
         end = min(begin + BATCH, len(out))
         for k in range(cuts.shape[1] - 1):
             for p in range(begin, end):

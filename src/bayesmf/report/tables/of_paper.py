@@ -1,30 +1,26 @@
-"""The tables of the report, from results alone."""
+"""The tables of the paper, and those that are like them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from bayesmf.choices import PRECISIONS
+from bayesmf.evaluation.bootstrap import Change
 from bayesmf.report import paper
 from bayesmf.report.page import Cell, Table
-from bayesmf.report.read import (
-    FEATURES,
-    INFERENCES,
-    NEWCOMERS,
-    NONE,
-    Array,
-    Reader,
-    number,
-    title_of,
-)
-from bayesmf.study.specs import GIVEN, UNBOUNDED, WIDTHS
+from bayesmf.report.read import FEATURES, INFERENCES, NONE, Array, Reader, number, title_of
+from bayesmf.study.specs import UNBOUNDED
 
 FALLING = 0.001  # of RMSE
-ALIKE = "\N{ALMOST EQUAL TO}"
-NEWCOMER_HEADINGS = ("new", "model", *(str(given) for given in GIVEN))
+KINDS = {1: "good", -1: "bad", 0: "unsure"}  # of a cell with a change, by its sign
+FREQUENCY_HEADINGS = ("ratings of the user", "users", "test ratings")
+BOOTSTRAP_NOTE = (
+    "The interval is a paired bootstrap of users: both models are judged on the same users in "
+    "each of 2,000 draws. It does not say how another chain or another split would differ."
+)
 HEADINGS_2 = (
     "features",
     "inference",
@@ -215,12 +211,9 @@ def change_table(
     if not read.study.get("own_bins"):
         printed = paper.by_frequency(read.data, first, second, len(read.labels))
     rows = _change_rows(read, before, after, splits)
-    headings = ["ratings of the user", "users", "test ratings", *names]
+    headings = [*FREQUENCY_HEADINGS, *names]
     headings += ["change, %", "95 % interval", f"error with {names[1]}"]
-    notes = [
-        "The interval is a paired bootstrap of users: both models are judged on the same users in "
-        "each of 2,000 draws. It does not say how another chain or another split would differ."
-    ]
+    notes = [BOOTSTRAP_NOTE]
     if printed:
         headings += [f"paper, {names[0]}", f"paper, {names[1]}", "paper, %"]
         for row, *told in zip(rows, *printed, strict=False):
@@ -243,31 +236,39 @@ def _change_rows(
     read: Reader, before: str, after: str, splits: Sequence[int]
 ) -> list[list[Cell | str]]:
     """A row for each bin of users, and one for all of them."""
-    counts, bins = read.test_counts(splits, before), len(read.labels)
-    errors = [read.by_bin(name, splits) for name in (before, after)]
-    overall = [np.sqrt(read.squares(name, splits).sum() / counts.sum()) for name in (before, after)]
     rows: list[list[Cell | str]] = []
-    for k, label in enumerate([*read.labels, "all"]):
-        is_all = k == bins
-        change = read.change(before, after, None if is_all else k)
-        one, two = (float(value) for value in (overall if is_all else (e[k] for e in errors)))
-        kind = {1: "good", -1: "bad", 0: "unsure"}[change.sign]
-        users = len(read.bin_of_user) if is_all else int((read.bin_of_user == k).sum())
+    for bin_, first in frequency_rows(read, before, splits):
+        change = read.change(before, after, bin_)
+        one, two = (read.error(name, splits, bin_) for name in (before, after))
         row: list[Cell | str] = [
-            label,
-            f"{users:,}",
-            f"{counts.sum() if is_all else counts[k]:,}",
+            *first,
             Cell(number(one), one, "best" if one < two else ""),
             Cell(number(two), two, "best" if two < one else ""),
-            Cell(_signed(change.value), change.value, kind),
-            Cell(f"[{_signed(change.low)}, {_signed(change.high)}]", change.low),
+            Cell(signed(change.value), change.value, KINDS[change.sign]),
+            Cell(interval(change), change.low),
             {1: "lower", -1: "higher", 0: "cannot be told"}[change.sign],
         ]
         rows.append(row)
     return rows
 
 
-def _signed(value: float) -> str:
+def frequency_rows(
+    read: Reader, name: str, splits: Sequence[int]
+) -> Iterator[tuple[int | None, list[str]]]:
+    """Each bin of users, and None for all of them, with the first three cells of its row."""
+    counts = read.test_counts(splits, name)
+    for k, label in enumerate(read.labels):
+        yield k, [label, f"{(read.bin_of_user == k).sum():,}", f"{counts[k]:,}"]
+    yield None, ["all", f"{len(read.bin_of_user):,}", f"{counts.sum():,}"]
+
+
+def interval(change: Change) -> str:
+    """The interval of a change in per cent."""
+    return f"[{signed(change.low)}, {signed(change.high)}]"
+
+
+def signed(value: float) -> str:
+    """A number of per cent with its sign, or a dash for none."""
     return f"{value:+.2f}" if np.isfinite(value) else NONE
 
 
@@ -310,121 +311,3 @@ def _models(read: Reader) -> dict[str, tuple[str, str, str]]:
     for precision in UNBOUNDED:
         found[f"gibbs-both-sides-{precision}"] = ("side, both sides", "Gibbs", precision)
     return {name: words for name, words in found.items() if read.has(name)}
-
-
-def bounds(read: Reader) -> Table:
-    """What the bounds of truncated precisions do, and which are chosen without the test ratings."""
-    found = []
-    for width in WIDTHS:
-        suffix = "" if width == 2 else f"-{width:g}"
-        run = read(f"vi-no-side-truncated{suffix}")
-        judged = read(f"vi-validation-no-side-truncated{suffix}")
-        found.append((width, run["bound"], judged["least"], run["rmse"], run["least"]))
-    values = np.array(found)
-    best = [np.argmax(values[:, 1]), *(np.argmin(values[:, k]) for k in (2, 3, 4))]
-    rows: list[list[Cell | str]] = []
-    for at, (width, bound, judged, rmse, least) in enumerate(found):
-        cells = [f"{bound:,.0f}", *(number(v) for v in (judged, rmse, least))]
-        shown: list[Cell | str] = [
-            Cell(text, float(value), "best" if at == best[k] else "")
-            for k, (text, value) in enumerate(zip(cells, (bound, judged, rmse, least), strict=True))
-        ]
-        rows.append([f"{width:g}", *shown])
-    return Table(
-        "bounds",
-        "Choosing the bounds of truncated precisions",
-        "VI without side features, with precisions between 1/n and n. The best of each column "
-        "stands out.",
-        ["n", "lower bound", "validation RMSE", "test RMSE, last", "test RMSE, lowest"],
-        rows,
-        1,
-        [
-            "The validation error is that on a tenth of the training ratings, held out of a run of "
-            "its own, at its best update; the lower bound needs no held-out ratings."
-        ],
-    )
-
-
-def cold_start(read: Reader) -> Table:
-    """The errors of newcomers by how many of their ratings are known."""
-
-    def mark(new: str, variant: str, given: int, text: str, value: float) -> Cell:
-        best, alike = read.lowest(new, given, read.cold)
-        return Cell(
-            text + (f" {ALIKE}" if variant in alike else ""), value, "best" * (variant == best)
-        )
-
-    notes = [
-        f"The lowest error of each column, of new users and of new items, is bold. {ALIKE} marks "
-        "those from which it cannot be told apart: zero is in the 95 % interval of the difference, "
-        "a paired bootstrap of the newcomers."
-    ]
-    if read.has_attributes:
-        notes.append(
-            "The default model with attributes knows those of newcomers, given any or no ratings."
-        )
-    notes += [_who_is_new(read, new) for new in read.new_sides]
-    notes += [f"{reason.capitalize()}." for reason in read.not_held_out.values()]
-    caption = (
-        "Test RMSE of users and items that were not in training, by how many of their ratings are "
-        "given. Given none, they have the prior predictive."
-    )
-    rows = _newcomer_rows(read, "rmse", 4, mark)
-    return Table(
-        "cold-start-table", "Newcomers, folded in", caption, NEWCOMER_HEADINGS, rows, 2, notes
-    )
-
-
-def cold_start_intervals(read: Reader) -> Table:
-    """The coverage of newcomers' intervals by how many of their ratings are known."""
-    caption = "The per cent of test ratings inside intervals that should hold 80 %."
-    rows = _newcomer_rows(read, "coverage_80", 1)
-    title = "Newcomers: coverage of 80 % intervals"
-    return Table("cold-start-coverage-80", title, caption, NEWCOMER_HEADINGS, rows, 2)
-
-
-def cold_start_scores(read: Reader) -> Table:
-    """The log scores of newcomers by how many of their ratings are known."""
-    caption = "The mean log density of a test rating; larger is better."
-    rows = _newcomer_rows(read, "log_score", 3)
-    title = "Newcomers: log score"
-    return Table("cold-start-log-score", title, caption, NEWCOMER_HEADINGS, rows, 2)
-
-
-def _plain(new: str, variant: str, given: int, text: str, value: float) -> Cell:
-    return Cell(text, value)
-
-
-def _newcomer_rows(
-    read: Reader, key: str, digits: int, make: Callable[[str, str, int, str, float], Cell] = _plain
-) -> list[list[Cell | str]]:
-    """A row for each side and model, with a cell for each number of ratings given."""
-    scale = 100 if key.startswith("coverage") else 1
-    rows: list[list[Cell | str]] = []
-    for new in read.new_sides:
-        for variant in read.cold:
-            row: list[Cell | str] = [f"{new}s", NEWCOMERS[variant]]
-            found = read.by_given(new, variant, key)
-            for given in GIVEN:
-                if given in found:
-                    value = scale * found[given]
-                    row.append(make(new, variant, given, number(value, digits), value))
-                else:
-                    row.append(NONE)
-            rows.append(row)
-    return rows
-
-
-def _who_is_new(read: Reader, new: str) -> str:
-    """How many newcomers and test ratings there are, in a sentence."""
-    count, tests = (read.by_given(new, "default", key) for key in ("newcomers", "test_ratings"))
-    told = f"There are {count[0]:,.0f} new {new}s with {tests[0]:,.0f} test ratings"
-    fewer = [given for given in count if tests[given] != tests[0]]
-    if not fewer:
-        return f"{told}, the same for every column."
-    those = "; ".join(
-        f"given {given}, only those with more ratings than that are tested ({count[given]:,.0f}, "
-        f"on {tests[given]:,.0f} ratings), so that column cannot be compared with those before it"
-        for given in fewer
-    )
-    return f"{told}; {those}."

@@ -1,0 +1,1 @@
+"""The literature's own protocols, with our figures beside the published ones."""
