@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 
 from bayesmf.kernels.response import ordinal as kernels
 from bayesmf.random.draws import Draws
-from oracle.kernel_ordinal import log_mass
+from oracle.kernel_ordinal import log_mass, without_ends
 
 CELLS = {
     "below": (-np.inf, 0.3),
@@ -29,12 +29,8 @@ DRAWS = 4000
 
 def draws_in(a: float, b: float) -> np.ndarray:
     """z of many ratings of the middle of three cells, whose cuts are a and b, with f = 0."""
-    centred = np.full(DRAWS, 1.0 if np.isfinite(a) and np.isfinite(b) else 0.0)
-    cuts = np.array([[a, b]])
-    if not np.isfinite(a):
-        cuts = np.array([[b]])
-    elif not np.isfinite(b):
-        cuts, centred = np.array([[a]]), np.ones(DRAWS)
+    ends = [end for end in (a, b) if np.isfinite(end)]
+    cuts, centred = np.array([[-np.inf, *ends, np.inf]]), np.full(DRAWS, float(np.isfinite(a)))
     out, user = np.empty(DRAWS), np.zeros(DRAWS, np.int32)
     cells = kernels.Cells(user, centred, 0.0, 1.0, np.zeros(DRAWS), np.ones(DRAWS))
     kernels.draw_latent(cells, cuts, Draws(1).counter(), out)
@@ -60,9 +56,9 @@ def measured(cuts: list[float], cell: int) -> np.ndarray:
     """The row of one rating in this cell, with f = 0 and weight 1."""
     one, user = np.ones(1), np.zeros(1, np.int32)
     cells = kernels.Cells(user, cell * one, 0.0, 1.0, 0 * one, one)
-    row = np.zeros((1, 4 * len(cuts) + 3))
-    kernels.measure(cells, np.array([0, 1]), 1.0, np.array([cuts]), row)
-    return row[0]
+    row = np.zeros((1, kernels.width_of(len(cuts) + 2)))
+    kernels.measure(cells, np.array([0, 1]), 1.0, np.array([[-np.inf, *cuts, np.inf]]), row)
+    return without_ends(row)[0]
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -86,7 +82,7 @@ def test_the_log_likelihood_and_its_slopes(name):
 
 
 def test_chances_add_up_to_one_wherever_f_is():
-    f, cuts = np.array([-80.0, -3.0, 0.0, 2.5, 80.0]), np.array([[-1.0, 0.0, 1.5]])
+    f, cuts = np.array([-80.0, -3.0, 0.0, 2.5, 80.0]), np.array([[-np.inf, -1.0, 0.0, 1.5, np.inf]])
     out = np.empty((5, 4))
     kernels.cell_chances(np.zeros(5, np.int32), f, np.full(5, 0.7), cuts, out)
     np.testing.assert_allclose(out.sum(axis=1), 1, rtol=1e-12)

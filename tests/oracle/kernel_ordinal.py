@@ -41,14 +41,27 @@ def make(levels: int = LEVELS, users: int = 150, seed: int = 0) -> dict:
 
 
 def cells_of(w: dict) -> kernels.Cells:
-    return kernels.Cells(w["user"], w["centred"], FIRST, STEP, w["f"], w["root"])
+    return kernels.Cells(w["user"], w["centred"], FIRST, 1 / STEP, w["f"], w["root"])
+
+
+def with_ends(cuts: np.ndarray) -> np.ndarray:
+    return np.pad(cuts, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
 
 
 def measured(w: dict, cuts: np.ndarray, factor: float = 1.0) -> np.ndarray:
-    starts, size = w["starts"], cuts.shape[1]
-    rows = np.zeros((len(starts) - 1, 4 * size + 3))
-    kernels.measure(cells_of(w), starts[[0, 70, 71, -1]], factor, cuts, rows)
+    starts, size = w["starts"], cuts.shape[1] + 2
+    rows = np.zeros((len(starts) - 1, kernels.width_of(size)))
+    kernels.measure(cells_of(w), starts[[0, 70, 71, -1]], factor, with_ends(cuts), rows)
     return rows
+
+
+def without_ends(rows: np.ndarray) -> np.ndarray:
+    """The columns of ``measure`` that belong to cuts which are finite, and the others."""
+    size = (rows.shape[1] - 3) // 4
+    skipped = [1 + k for k in (0, size - 1)]
+    skipped += [2 + n * size + k for n in (1, 2, 3) for k in (0, size - 1)]
+    assert np.abs(rows[:, skipped]).max() < 1e-9
+    return np.delete(rows, skipped, axis=1)
 
 
 def naive_rows(w: dict, cuts: np.ndarray, factor: float) -> np.ndarray:
@@ -102,14 +115,21 @@ def ordinal_likelihood() -> Pairs:
     for levels, factor in ((2, 1.0), (3, 0.7), (LEVELS, 1.0), (11, 1.3)):
         w = make(levels)
         rows = measured(w, w["cuts"], factor)
-        pairs.append((rows, naive_rows(w, w["cuts"], factor)))
+        plain = naive_rows(w, w["cuts"], factor)
+        pairs.append((without_ends(rows), plain))
         if levels > 2:
-            slope, P = np.empty(levels - 1), np.empty((levels - 1, levels - 1))
-            value = kernels.add_up(rows, w["gaps"], slope, P)
-            each = [naive_moments(*one) for one in zip(rows, w["gaps"], strict=True)]
+            apart, wide = np.random.default_rng(9).normal(size=w["theta"].shape), 2 * levels - 3
+            slope, P = np.empty(wide), np.empty((wide, wide))
+            value = kernels.add_up(rows, w["gaps"], apart, slope, P)
+            total, curved = np.zeros(wide), np.zeros((wide, wide))
+            for row, gaps, away in zip(plain, w["gaps"], apart, strict=True):
+                own, bent = naive_moments(row, gaps)
+                J = np.hstack(
+                    [np.eye(levels - 1), np.vstack([np.zeros(levels - 2), np.diag(away)])]
+                )
+                total, curved = total + J.T @ own, curved + J.T @ bent @ J
             pairs.append((np.array([value]), np.array([rows[:, 0].sum()])))
-            pairs.append((slope, sum(one[0] for one in each)))
-            pairs.append((P, sum(one[1] for one in each)))
+            pairs += [(slope, total), (P, curved)]
     return pairs
 
 
@@ -139,9 +159,9 @@ def ordinal_gaps_of_users() -> Pairs:
             centre = at + np.linalg.solve(P, slope[1:] - precision * (at - mean))
             return centre, np.linalg.cholesky(P)
 
-        centre, lower = proposal(rows[i], w["gaps"][i], theta[i])
+        centre, lower = proposal(without_ends(rows)[i], w["gaps"][i], theta[i])
         naive_to[i] = centre + scale * np.linalg.solve(lower.T, stats.norm.ppf(u[:size]))
-        back, factor = proposal(other[i], gaps[i], to[i])
+        back, factor = proposal(without_ends(other)[i], gaps[i], to[i])
         t = stats.multivariate_t
         gain = other[i, 0] - rows[i, 0]
         gain += t(back, np.linalg.inv(factor @ factor.T), 8).logpdf(theta[i])
@@ -157,10 +177,10 @@ def ordinal_latent_numbers() -> Pairs:
     """z at the share u of its cell; chances of all cells."""
     w, counter = make(seed=5), Draws(4, sweep=3).counter()
     out, naive = np.empty(len(w["f"])), np.empty(len(w["f"]))
-    kernels.draw_latent(cells_of(w), w["cuts"], counter, out)
+    kernels.draw_latent(cells_of(w), with_ends(w["cuts"]), counter, out)
     chances, plain = (np.empty((len(out), LEVELS)) for _ in range(2))
     row, sd = w["user"], 1 / w["root"]
-    kernels.cell_chances(row, w["f"], sd, w["cuts"], chances)
+    kernels.cell_chances(row, w["f"], sd, with_ends(w["cuts"]), chances)
     for p, i in enumerate(w["user"]):
         u = np.empty(2)
         fill_uniform(counter, p // 2, u)

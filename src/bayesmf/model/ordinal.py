@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import helmert
+from scipy.linalg import block_diag, helmert
 from scipy.special import log_softmax, ndtri
 
 from bayesmf.checks import check_choice
@@ -116,13 +116,13 @@ class Cells:
         return self.origin
 
     def cut_points(self, parameters: Parameters) -> Array:
-        """The cuts of each user, or in one row those of all."""
+        """The cuts of each user, or in one row those of all, with minus and plus infinity."""
         raise NotImplementedError
 
     def cells(self, seen: Observations) -> kernels.Cells:
         """The ratings as the kernels take them."""
         first, root = self.levels[0] - self.origin, np.sqrt(seen.weight)
-        return kernels.Cells(seen.user, seen.centred, first, self.step, seen.f, root)
+        return kernels.Cells(seen.user, seen.centred, first, 1 / self.step, seen.f, root)
 
     def respond(self, parameters: Parameters, seen: Observations, draws: Draws) -> Array:
         """Draw z of every rating between the cuts of its cell."""
@@ -168,7 +168,7 @@ class Binary(Cells):
         """The levels are the two values of the training ratings, or the ends of their scale."""
         if self.levels:
             return self
-        values = np.unique(np.asarray(ratings.values, float))
+        values = _distinct(ratings)
         if len(values) > 2:
             raise DataError(
                 f"the binary likelihood is for ratings of two values, and these have {len(values)};"
@@ -189,7 +189,7 @@ class Binary(Cells):
 
     def cut_points(self, parameters: Parameters) -> Array:
         """One cut at 0."""
-        return np.zeros((1, 1))
+        return np.array([[-np.inf, 0.0, np.inf]])
 
     def start(self, users: int) -> Parameters:
         """There are no parameters."""
@@ -261,7 +261,8 @@ class Ordinal(Cells):
 
     def _cut_at(self, gaps: Array) -> Array:
         first = (self.levels[0] + self.levels[-1]) / 2 - gaps.sum(axis=1, keepdims=True) / 2
-        return np.hstack([first, first + np.cumsum(gaps, axis=1)])
+        end = np.full(first.shape, np.inf)
+        return np.hstack([-end, first, first + np.cumsum(gaps, axis=1), end])
 
     def start(self, users: int) -> Parameters:
         """All gaps are one step; those of users differ by a fifth."""
@@ -286,9 +287,12 @@ class Ordinal(Cells):
         draws: Draws,
         shared: bool,
     ) -> tuple[Parameters, float]:
-        """Draw tau and the gaps, with z integrated out; not ``shared``, the gaps of users alone."""
+        """Draw tau and the gaps, with z integrated out; not ``shared``, the gaps of users alone.
+
+        What all share is moved in every other sweep.
+        """
         steps = _Steps(self, parameters, tau, seen)
-        if shared:
+        if shared and draws.sweep % 2 == 0:  # which costs as much as all else here
             tau = steps.move_all(hyper, draws)
         if self.cuts == "users":
             steps.move_users(draws)
@@ -325,7 +329,7 @@ class _Steps:
         gaps = self.model.step * np.exp(theta)
         cuts = self.model._cut_at(gaps) - self.model.origin
         count = len(theta) if self.own else len(self.parts) - 1
-        rows = np.zeros((count, 4 * cuts.shape[1] + 3))
+        rows = np.zeros((count, kernels.width_of(cuts.shape[1])))
         kernels.measure(self.cells, self.parts, factor or self.factor, cuts, rows)
         return (rows if self.own else rows.sum(axis=0, keepdims=True)), gaps
 
@@ -336,29 +340,39 @@ class _Steps:
         return m, self.contrasts - p @ self.contrasts
 
     def move_all(self, hyper: Hyper, draws: Draws) -> float:
-        """Draw tau and m, which the gaps of all users follow; returns tau."""
-        apart = self.theta - self.parameters["mean"]
-        start, found = np.log(self.tau), []
+        """Draw tau, m and log s, which the gaps of all users follow; returns tau."""
+        apart, start, found = self.theta - self.parameters["mean"], np.log(self.tau), []
+        G, spreads = self.size, self.size if self.own else 0
+        variance = self.parameters.get("variance", np.zeros(0))
 
         def curve(x: Array) -> Curve:
-            s, (m, D) = x[0], self.mean_at(x[1:])
-            rows, gaps = self.measure(apart + m, float(np.exp((s - start) / 2)))
-            slope, precision = np.empty(self.size + 1), np.empty((self.size + 1, self.size + 1))
-            value = kernels.add_up(rows, gaps, slope, precision)
+            s, (m, D), grown = x[0], self.mean_at(x[1:G]), np.exp(x[G:])
+            away = apart * grown if self.own else apart
+            rows, gaps = self.measure(away + m, float(np.exp((s - start) / 2)))
             found.append(rows)
-            T = np.zeros((self.size + 1, self.size))
-            T[0, 0], T[1:, 1:] = 1.0, D
-            value += hyper.noise_shape * s - hyper.noise_rate * np.exp(s) + CONCENTRATION * m.sum()
-            slope[0] += hyper.noise_shape - hyper.noise_rate * np.exp(s)
-            slope[1:] += CONCENTRATION
-            prior = np.diag([hyper.noise_shape] + [CONCENTRATION] * (self.size - 1))
+            slope = np.empty(1 + G + spreads)
+            precision = np.empty((len(slope), len(slope)))
+            value = kernels.add_up(rows, gaps, away, slope, precision)
+            rate, pull = hyper.noise_rate * np.exp(s), SPREAD_RATE / (variance * grown**2)
+            value += hyper.noise_shape * s - rate + CONCENTRATION * m.sum()
+            value -= (2 * SPREAD_SHAPE * x[G:] + pull).sum()
+            slope += np.repeat([hyper.noise_shape - rate, CONCENTRATION, 0.0], (1, G, spreads))
+            slope[1 + G :] += 2 * (pull - SPREAD_SHAPE)
+            T = block_diag(1.0, D, np.eye(spreads))
+            firm = (hyper.noise_shape, CONCENTRATION, 4 * SPREAD_SHAPE)
+            prior = np.diag(np.repeat(firm, (1, G - 1, spreads)))
             return Curve(value, T.T @ slope, T.T @ precision @ T + prior)
 
-        at = np.concatenate([[start], self.contrasts.T @ self.parameters["mean"]])
+        at = np.concatenate(
+            [[start], self.contrasts.T @ self.parameters["mean"], np.zeros(spreads)]
+        )
         at, accepted = newton_step(at, curve, draws)
         self.rows = found[accepted]
-        self.parameters["mean"] = self.mean_at(at[1:])[0]
-        self.theta = apart + self.parameters["mean"]
+        mean, grown = self.mean_at(at[1:G])[0], np.exp(at[G:])
+        self.theta = (apart * grown if self.own else apart) + mean
+        self.parameters["mean"] = mean
+        if self.own:
+            self.parameters["variance"] = variance * grown**2
         self.factor = float(np.exp((at[0] - start) / 2))
         return float(np.exp(at[0]))
 
@@ -409,7 +423,9 @@ class Auto(Gaussian):
     name: ClassVar[str] = "auto"
 
     def settle(self, ratings: Any) -> Likelihood:  # type: ignore[override]
-        """Choose."""
+        """Choose; ratings in shards, which nobody holds all of, are Gaussian."""
+        if not hasattr(ratings, "values"):
+            return Gaussian()
         count = len(find_levels(ratings))
         if 2 <= count <= FEW_LEVELS:
             return Ordinal().settle(ratings)
@@ -423,8 +439,7 @@ def find_levels(ratings: Any) -> tuple[float, ...]:
     been told from the ratings, whose step may be a wider one: the least difference of two.
     Ratings that are all at one of the two ends have no other level.
     """
-    scale = ratings.scale
-    values = np.unique(np.asarray(ratings.values, float))
+    scale, values = ratings.scale, _distinct(ratings)
     if len(values) == 2 and values[0] == scale.low and values[1] == scale.high:
         return float(values[0]), float(values[1])
     steps = [] if scale.step is None else [scale.step]
@@ -436,6 +451,16 @@ def find_levels(ratings: Any) -> tuple[float, ...]:
         if count <= MOST_LEVELS and np.abs(at - np.round(at)).max() < 1e-6:
             return tuple(float(scale.low + step * k) for k in range(count))
     return ()
+
+
+def _distinct(ratings: Any) -> Array:
+    """The values that ratings have."""
+    if not hasattr(ratings, "values"):
+        raise DataError(
+            f"{ratings.folder} holds shards, and ordinal or binary ratings have to be in memory; "
+            f"fit the ratings themselves, or choose {Option('likelihood', 'gaussian')}"
+        )
+    return np.unique(np.asarray(ratings.values, float))
 
 
 def _only_one(value: float) -> str:

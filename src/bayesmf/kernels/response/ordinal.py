@@ -1,8 +1,9 @@
 """Ratings that are the cell of a latent Gaussian number between cut points.
 
-A latent z ~ N(f, 1 / w) is in cell k if it lies between the cuts k - 1 and k; the outer cells have
-no end. Users with cut points of their own have a row of cuts each, otherwise all share the only
-row. With gaps g between them the cuts are c = middle + A g, A_jk = [k < j] - 1/2.
+A latent z ~ N(f, 1 / w) is in cell k if it lies between the cuts k and k + 1; the first cut is
+minus infinity and the last one infinity. Users with cut points of their own have a row of cuts
+each, otherwise all share the only row. With gaps g between those that are finite, they are
+c = middle + A g, A_jk = [k < j] - 1/2.
 
 Everything is computed on the side of f where the nearer end of the cell is, so that nothing is lost
 far out in a tail. Ratings go through in batches: what has neither branches nor calls is a loop of
@@ -46,7 +47,7 @@ class Cells(NamedTuple):
     user: Any
     centred: Any  # the ratings, about the same number as f and the cuts
     first: float  # the first level
-    step: float  # from one level to the next
+    per_step: float  # 1 / the step from one level to the next
     f: Any
     root: Any  # the square root of the weight
 
@@ -102,7 +103,7 @@ def tails(x, density, tail):
 @serial
 def cell_of(cells, p, last):
     """Returns the cell of rating p."""
-    return min(max(int((cells.centred[p] - cells.first) / cells.step + 0.5), 0), last)
+    return min(max(int((cells.centred[p] - cells.first) * cells.per_step + 0.5), 0), last)
 
 
 @serial
@@ -115,9 +116,8 @@ def place(cells, begin, end, cuts, factor, low, high, side, x):
     own = len(cuts) > 1
     for p in range(begin, end):
         mine, q = cuts[cells.user[p] if own else 0], p - begin
-        k, f, root = cell_of(cells, p, len(mine)), cells.f[p], cells.root[p] * factor
-        a = (mine[k - 1] - f) * root if k > 0 else -np.inf
-        b = (mine[k] - f) * root if k < len(mine) else np.inf
+        k, f, root = cell_of(cells, p, len(mine) - 2), cells.f[p], cells.root[p] * factor
+        a, b = (mine[k] - f) * root, (mine[k + 1] - f) * root
         mirrored = a + b < 0.0
         low[q] = -b if mirrored else a
         high[q] = -a if mirrored else b
@@ -133,45 +133,54 @@ def far_mass(low, high):
 
 
 @serial
-def add_rating(row, size, k, low, high, density, beyond, other, far, side, root):
-    """Adds a rating to a row of ``measure``, all but its log likelihood, which is returned.
+def slopes(low, density, beyond, mass):
+    """Fills in the mass of each cell, and makes densities the slopes of its log in its ends."""
+    for q in range(BATCH):
+        near = beyond[q] if low[q] > 0.0 else 1.0 - beyond[q]
+        m = near - beyond[BATCH + q]
+        m = m if m > 1e-300 else 1e-300
+        mass[q] = m
+        density[q] = -density[q] / m
+        density[BATCH + q] = density[BATCH + q] / m
 
-    ``density`` and ``beyond`` are those of the near end, ``other`` and ``far`` of the other one.
-    Returns the mass of the cell, and what has to be added to its log.
+
+@serial
+def add_rating(row, size, k, low, high, in_low, in_high, side, root):
+    """Adds a rating in cell k to a row of ``measure``, but for its log likelihood.
+
+    ``in_low`` and ``in_high`` are the slopes in the ends of the cell.
     """
-    mass, extra = 1.0, 0.0
-    if low > FAR:
-        extra = LOG_PEAK - 0.5 * low * low - math.log(low) + math.log(far_mass(low, high))
-        in_low, in_high, ll, hh = -low, 0.0, 1.0, 0.0
-    else:
-        mass = max((beyond if low > 0.0 else 1.0 - beyond) - far, 1e-300)
-        in_low, in_high = -density / mass, other / mass
-        ll = max(in_low * (in_low + low), 0.0)
-        hh = max(in_high * (in_high + min(high, END)), 0.0)
-    lh = in_low * in_high
-    near, away = (k, k - 1) if side < 0.0 else (k - 1, k)  # the cuts at both ends
-    slope, diagonal, cross = row[1:], row[size + 2 :], row[3 * size + 2 :]
-    in_s, bend = in_low * low, ll * low * low
-    slope[near] += side * root * in_low
-    diagonal[near] += root * root * ll
-    mixed = ll * low
-    if 0 <= away < size:
-        in_s += in_high * high
-        bend += high * (2.0 * lh * low + hh * high)
-        mixed += lh * high
-        slope[away] += side * root * in_high
-        diagonal[away] += root * root * hh
-        cross[away] += 0.5 * side * root * (lh * low + hh * high)
-        row[2 * size + 2 + min(near, away)] += root * root * lh
-    cross[near] += 0.5 * side * root * mixed
-    slope[size] += 0.5 * in_s
-    cross[size] += 0.25 * bend
-    return mass, extra
+    ll, hh, lh = in_low * (in_low + low), in_high * (in_high + high), in_low * in_high
+    ll, square, scale = max(ll, 0.0), root * root, 0.5 * side * root
+    mirrored = int(side < 0.0)  # of the cuts k and k + 1, the second is then the near end
+    one, two = k + mirrored, k + 1 - mirrored
+    slope, diagonal, off, cross = 1, size + 2, 2 * size + 2, 3 * size + 2
+    row[slope + one] += 2.0 * scale * in_low
+    row[slope + two] += 2.0 * scale * in_high
+    row[diagonal + one] += square * ll
+    row[diagonal + two] += square * hh
+    row[off + k] += square * lh
+    row[cross + one] += scale * (ll * low + lh * high)
+    row[cross + two] += scale * (lh * low + hh * high)
+    row[slope + size] += 0.5 * (in_low * low + in_high * high)
+    row[cross + size] += 0.25 * (ll * low * low + (2.0 * lh * low + hh * high) * high)
+
+
+@serial
+def log_far(low, high):
+    """Returns the log of the mass from low to high, far out."""
+    return LOG_PEAK - 0.5 * low * low - math.log(low) + math.log(far_mass(low, high))
+
+
+@serial
+def width_of(size):
+    """Returns the columns of ``measure`` for so many cuts, infinite ones too."""
+    return 4 * size + 3
 
 
 @parallel
 def measure(cells, parts, factor, cuts, out):
-    """Fills a row for the ratings of each user, or part, with the log likelihood and its curvature.
+    """Adds the log likelihood and its curvature to a row for each user, or for each part.
 
     With C cuts and s = log tau the columns are the log likelihood; its slopes in the C cuts and in
     s; then, of minus its second derivatives where those of the ends in s are left out: C of the
@@ -181,28 +190,33 @@ def measure(cells, parts, factor, cuts, out):
     """
     size, own = cuts.shape[1], len(cuts) > 1
     for part in prange(len(parts) - 1):
-        low, high, side = np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
+        low, high, side, mass = np.zeros(BATCH), np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
         x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
         last, product = -1, 1.0
         for begin in range(parts[part], parts[part + 1], BATCH):
             end = min(begin + BATCH, parts[part + 1])
             place(cells, begin, end, cuts, factor, low, high, side, x)
             tails(x, density, beyond)
+            slopes(low, density, beyond, mass)
             for p in range(begin, end):
-                i, q = np.int64(part), p - begin
+                i, q, extra = int(part), p - begin, 0.0
                 if own:
-                    i = np.int64(cells.user[p])
+                    i = int(cells.user[p])
                 if i != last:
                     if last >= 0:
                         out[last, 0] += math.log(product)
-                    last, product = i, 1.0  # type: ignore[assignment]
-                mass, extra = add_rating(
-                    out[i], size, cell_of(cells, p, size), low[q], high[q], density[q], beyond[q],
-                    density[BATCH + q], beyond[BATCH + q], side[q], cells.root[p] * factor,
+                    last, product = i, 1.0
+                if low[q] > FAR:
+                    mass[q], extra = 1.0, log_far(low[q], high[q])
+                    density[q], density[BATCH + q] = -(low[q] + 1.0 / low[q]), 0.0
+                k, root = cell_of(cells, p, size - 2), cells.root[p] * factor
+                add_rating(
+                    out[i], size, k, low[q], x[BATCH + q], density[q], density[BATCH + q], side[q],
+                    root,
                 )  # fmt: skip
-                product *= max(mass, TINY)  # one log for many ratings
-                if product < TINY or mass < TINY or extra != 0.0:
-                    out[i, 0] += math.log(product) + extra + math.log(min(mass / TINY, 1.0))
+                product *= max(mass[q], TINY)  # one log for many ratings
+                if product <= TINY or extra != 0.0:
+                    out[i, 0] += math.log(product) + extra + math.log(min(mass[q] / TINY, 1.0))
                     product = 1.0
         if last >= 0:
             out[last, 0] += math.log(product)
@@ -225,10 +239,10 @@ def gap_moments(row, gaps, column, slope, precision):
 
     Entry 0 belongs to s, the others to the log gaps. ``column`` is a space for one column.
     """
-    size = len(gaps) + 1
-    diagonal, off, cross = row[size + 2 :], row[2 * size + 2 :], row[3 * size + 2 :]
-    slope[0], precision[0, 0] = row[size + 1], row[4 * size + 2]
-    to_gaps(row[1:], gaps, slope[1:])
+    size, whole = len(gaps) + 1, len(gaps) + 3  # cuts that are finite, and all
+    diagonal, off, cross = row[whole + 3 :], row[2 * whole + 3 :], row[3 * whole + 3 :]
+    slope[0], precision[0, 0] = row[whole + 1], row[4 * whole + 2]
+    to_gaps(row[2:], gaps, slope[1:])
     to_gaps(cross, gaps, precision[0, 1:])
     for k in range(size - 1):
         precision[k + 1, 0] = precision[0, k + 1]
@@ -243,19 +257,27 @@ def gap_moments(row, gaps, column, slope, precision):
 
 
 @parallel
-def add_up(rows, gaps, slope, precision):
-    """Returns the log likelihood of all, and fills in its slope and curvature in s and log gaps."""
+def add_up(rows, gaps, apart, slope, precision):
+    """Returns the log likelihood of all, and fills in its slope and curvature.
+
+    Entry 0 belongs to s. The log gaps of user i are m + e^t d_i, where d_i are ``apart``: the next
+    entries belong to m, and the last ones to t at 0.
+    """
     count, size = gaps.shape[0], gaps.shape[1] + 1
-    blocks = -(-count // BLOCK)
-    values, slopes = np.zeros(blocks), np.zeros((blocks, size))
-    precisions = np.zeros((blocks, size, size))
+    blocks, wide = -(-count // BLOCK), len(slope)
+    values, slopes = np.zeros(blocks), np.zeros((blocks, wide))
+    precisions = np.zeros((blocks, wide, wide))
     for block in prange(blocks):
         column, s, P = np.empty(size), np.empty(size), np.empty((size, size))
         for i in range(block * BLOCK, min((block + 1) * BLOCK, count)):
             gap_moments(rows[i], gaps[i], column, s, P)
             values[block] += rows[i, 0]
-            slopes[block] += s
-            precisions[block] += P
+            for a in range(wide):
+                j, by = (a, 1.0) if a < size else (a - size + 1, apart[i, a - size])
+                slopes[block, a] += by * s[j]
+                for b in range(a + 1):
+                    k, too = (b, 1.0) if b < size else (b - size + 1, apart[i, b - size])
+                    precisions[block, a, b] += by * too * P[j, k]
     slope[:] = 0.0
     precision[:] = 0.0
     value = 0.0
@@ -263,6 +285,9 @@ def add_up(rows, gaps, slope, precision):
         value += values[block]
         slope += slopes[block]
         precision += precisions[block]
+    for a in range(wide):
+        for b in range(a):
+            precision[b, a] = precision[a, b]
     return value
 
 
@@ -367,8 +392,8 @@ def draw_latent(cells, cuts, counter, out):
         low, high, side = np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
         x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
         u, v = np.empty(BATCH), np.empty(BATCH)
-        first = np.int64(part) * PART
-        for begin in range(first, min(first + PART, len(out)), BATCH):  # type: ignore[call-overload]
+        first = int(part) * PART
+        for begin in range(first, min(first + PART, len(out)), BATCH):
             end = min(begin + BATCH, len(out))
             place(cells, begin, end, cuts, 1.0, low, high, side, x)
             tails(x, density, beyond)
@@ -414,23 +439,20 @@ def cell_chances(row, f, sd, cuts, out):
 
     The difference of two tails is taken on the side where they are small.
     """
-    size = cuts.shape[1]
     for part in prange(-(-len(out) // BATCH)):
         x, density, beyond = np.zeros(BATCH), np.empty(BATCH), np.empty(BATCH)
         before, sign = np.zeros(BATCH), np.ones(BATCH)
-        begin = np.int64(part) * BATCH
+        begin = int(part) * BATCH
         end = min(begin + BATCH, len(out))
-        for k in range(size + 1):
-            for p in range(begin, end):  # type: ignore[call-overload]
+        for k in range(cuts.shape[1] - 1):
+            for p in range(begin, end):
                 q = p - begin
-                at = (cuts[row[p], k] - f[p]) / sd[p] if k < size else np.inf
-                x[q] = min(abs(at), END)
-                out[p, k] = at
+                out[p, k] = (cuts[row[p], k + 1] - f[p]) / sd[p]
+                x[q] = min(abs(out[p, k]), END)
             tails(x, density, beyond)
-            for p in range(begin, end):  # type: ignore[call-overload]
+            for p in range(begin, end):
                 q = p - begin
-                above = out[p, k] > 0.0
-                here = beyond[q] if k < size else 0.0
+                above, here = out[p, k] > 0.0, beyond[q]
                 if k == 0:
                     mass = 1.0 - here if above else here
                 elif sign[q] > 0.0:  # both ends are above f
