@@ -199,9 +199,9 @@ def measure(cells, parts, factor, cuts, out):
             tails(x, density, beyond)
             slopes(low, density, beyond, mass)
             for p in range(begin, end):
-                i, q, extra = int(part), p - begin, 0.0
+                i, q, extra = np.int64(part), p - begin, 0.0
                 if own:
-                    i = int(cells.user[p])
+                    i = np.int64(cells.user[p])
                 if i != last:
                     if last >= 0:
                         out[last, 0] += math.log(product)
