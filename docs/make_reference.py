@@ -17,7 +17,7 @@ import click
 import bayesmf
 from bayesmf import errors, sklearn
 from bayesmf.cli.main import main
-from bayesmf.cli.options import reading_options
+from bayesmf.cli.shared.options import reading_options
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets, Verdict
 from bayesmf.fitted.base import Fitted, SavedFit

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from bayesmf.cli.interrupts import CODE, leaving_at_once
+from bayesmf.cli.shared.interrupts import CODE, leaving_at_once
 
 
 def run() -> None:

@@ -51,7 +51,7 @@ def test_what_may_come_next(line, expected):
 def test_names_come_without_numpy():
     """A key that is pressed waits for nothing."""
     code = (
-        "import sys, bayesmf.cli.main; from bayesmf.cli.options import data_names;"
+        "import sys, bayesmf.cli.main; from bayesmf.cli.shared.options import data_names;"
         "assert data_names(None, None, 'dem'); print({'numpy', 'numba'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from bayesmf import load_model
-from bayesmf.cli import interrupts
 from bayesmf.cli.main import main
+from bayesmf.cli.shared import interrupts
 from bayesmf.data import synthetic
 from bayesmf.inference import engine
 

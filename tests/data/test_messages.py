@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import bayesmf
 from bayesmf import DataError, Ratings, load, shard, split
 from bayesmf.cli.main import main
-from bayesmf.cli.options import Cli
+from bayesmf.cli.shared.options import Cli
 from bayesmf.data.columns import recognise
 from bayesmf.data.io.atomic import check_folder
 from bayesmf.data.io.load import refuse_reading_options

@@ -17,8 +17,17 @@ from rich.text import Text
 
 import bayesmf
 from bayesmf.choices import PROTOCOLS
-from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import DATA, JSON, PATH, SEEDS, Cli, Options, data_names, reading_options
+from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.options import (
+    DATA,
+    JSON,
+    PATH,
+    SEEDS,
+    Cli,
+    Options,
+    data_names,
+    reading_options,
+)
 from bayesmf.data.io.datasets import DATASETS
 from bayesmf.errors import DataError, visible
 

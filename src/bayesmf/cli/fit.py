@@ -10,10 +10,10 @@ import click
 
 import bayesmf
 from bayesmf.choices import INFERENCES, Inference
-from bayesmf.cli.attributes import ATTRIBUTES, load_attributes
-from bayesmf.cli.fit_options import ALGORITHM, ENGINE, HOLDING_OUT, MODEL, SAVING, STOPPING
-from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import DATA, PATH, QUIET, SEEDS, THREADS, reading_options
+from bayesmf.cli.shared.attributes import ATTRIBUTES, load_attributes
+from bayesmf.cli.shared.fit_options import ALGORITHM, ENGINE, HOLDING_OUT, MODEL, SAVING, STOPPING
+from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.options import DATA, PATH, QUIET, SEEDS, THREADS, reading_options
 from bayesmf.errors import DataError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 import bayesmf
 from bayesmf.choices import Inference
-from bayesmf.cli.options import print_warning, say
+from bayesmf.cli.shared.options import print_warning, say
 from bayesmf.data.io.atomic import to_json, whole_folder
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings

@@ -9,8 +9,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import (
+from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.options import (
     BINS,
     JSON,
     THREADS,

@@ -6,7 +6,7 @@ import click
 
 import bayesmf
 from bayesmf.cli import data, fit, judge, study, use
-from bayesmf.cli.options import Cli
+from bayesmf.cli.shared.options import Cli
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]})

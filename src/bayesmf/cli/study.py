@@ -12,9 +12,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from bayesmf.cli.attributes import ATTRIBUTES, load_attributes
-from bayesmf.cli.interrupts import CODE, leaving_at_once
-from bayesmf.cli.options import (
+from bayesmf.cli.shared.attributes import ATTRIBUTES, load_attributes
+from bayesmf.cli.shared.interrupts import CODE, leaving_at_once
+from bayesmf.cli.shared.options import (
     BINS,
     DATA,
     PATH,

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesmf.choices import RANK_BY, SIDES, UPDATED
-from bayesmf.cli.interrupts import leaving_at_once
-from bayesmf.cli.options import (
+from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.options import (
     JSON,
     PATH,
     QUIET,

@@ -192,16 +192,15 @@ def measure(cells, parts, factor, cuts, out):
     for part in prange(len(parts) - 1):
         low, high, side, mass = np.zeros(BATCH), np.empty(BATCH), np.empty(BATCH), np.empty(BATCH)
         x, density, beyond = np.zeros(2 * BATCH), np.empty(2 * BATCH), np.empty(2 * BATCH)
-        last, product = -1, 1.0
+        last, product = np.int64(-1), 1.0
         for begin in range(parts[part], parts[part + 1], BATCH):
             end = min(begin + BATCH, parts[part + 1])
             place(cells, begin, end, cuts, factor, low, high, side, x)
             tails(x, density, beyond)
             slopes(low, density, beyond, mass)
             for p in range(begin, end):
-                i, q, extra = np.int64(part), p - begin, 0.0
-                if own:
-                    i = np.int64(cells.user[p])
+                i = np.int64(cells.user[p]) if own else np.int64(part)
+                q, extra = p - begin, 0.0
                 if i != last:
                     if last >= 0:
                         out[last, 0] += math.log(product)

@@ -10,7 +10,7 @@ import click
 
 import bayesmf
 from bayesmf.choices import ATTRIBUTE_KINDS, SIDES
-from bayesmf.cli.options import PATH, Options
+from bayesmf.cli.shared.options import PATH, Options
 from bayesmf.errors import DataError, Option
 
 if TYPE_CHECKING:

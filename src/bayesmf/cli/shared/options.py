@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bayesmf.choices import DUPLICATES, ID_KINDS
-from bayesmf.cli.interrupts import CODE, ending_in_order, leaving_in_order
+from bayesmf.cli.shared.interrupts import CODE, ending_in_order, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
 from bayesmf.errors import DataError, Option, render, visible
 

@@ -20,7 +20,7 @@ from bayesmf.choices import (
     TIMES,
     UNTIL,
 )
-from bayesmf.cli.options import PATH, Options
+from bayesmf.cli.shared.options import PATH, Options
 
 MODEL = Options(
     click.option(
