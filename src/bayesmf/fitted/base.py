@@ -25,6 +25,7 @@ from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.recommend import Asked, Seen, recommend
 from bayesmf.fitted.store import files as model_files
+from bayesmf.fitted.store.checked import DRAW_CHAINS
 from bayesmf.fitted.update import update
 from bayesmf.machine import check_threads, using
 from bayesmf.model.attributes import extend_attributes
@@ -33,7 +34,6 @@ from bayesmf.model.likelihood import Discrete
 from bayesmf.model.spec import Model
 
 KNOWN = np.array(["warm", "new user", "new item", "new"], dtype=object)
-DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
 OF_THE_TEST = ("test_rmse", "endless_rmse", "endless_rmse_error")  # facts of the fit as it was
 FEW = 1 << 18  # ratings for which threads would wait for one another longer than they work
 FEW_PAIRS = 1 << 14  # the same to predict, in every draw

@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from bayesmf.data.columns import OPTIONAL, ROLES, Columns, Named, Role, recognise
 from bayesmf.data.ids import Locate, strip, to_arrow
-from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all
+from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all, read_parquet
 from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
 from bayesmf.data.values import wrong_weight
 from bayesmf.errors import DataError, Option
 
 INTEGER = re.compile(r"[-+]?\d{1,18}")
-BLOCK = 1 << 20
+BLOCK = LONGEST = 1 << 20  # bytes that are read at once, and of the longest line
 UNIT = b"\x1f"  # stands in for separators that Arrow cannot take
 
 
@@ -163,24 +163,22 @@ def _parquet(
 
     The table has all columns if ``roles`` is None.
     """
-    from pyarrow import parquet
 
-    try:
-        file = parquet.ParquetFile(source.path if source.path else read_all(source))
-        names = file.schema_arrow.names
+    def choose(names: list[str]) -> list[str]:
         chosen = names
         if roles is not None:
             chosen = [names[k] for k in recognise(names, given, source.name, roles).values()]
         if any(names.count(name) > 1 for name in chosen):
             raise DataError(f"{source.name}: two columns have the same name; rename one")
-        table = file.read(columns=chosen)
-        table.validate(full=True)  # that text is text, among others
+        return chosen
+
+    try:
+        return read_parquet(source.path or read_all(source), source.name, choose)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
             f"{source.name}: not a readable parquet file ({reason}); write it again"
         ) from None
-    return names, table
 
 
 def _by_position(dialect: Dialect, given: Named, where: str) -> dict[Role, int]:
@@ -212,7 +210,7 @@ def _read_text(
     """Parse the text; again if further down it proves to be Latin-1, or to escape its quotes."""
     try:
         with source.reading() as stream:
-            watcher = _Watcher(stream, dialect)
+            watcher = _Watcher(stream, dialect, source.name)
             table = _parse_text(watcher, dialect, roles)
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error) and dialect.encoding == "utf-8":
@@ -267,9 +265,10 @@ def _seconds(dialect: Dialect, roles: Mapping[Any, int]) -> bool:
 class _Watcher(io.RawIOBase):
     """A stream that counts the quotes it passes on, and replaces separators unknown to Arrow."""
 
-    def __init__(self, stream: IO[bytes], dialect: Dialect) -> None:
-        self.stream, self.dialect, self.ready = stream, dialect, b""
+    def __init__(self, stream: IO[bytes], dialect: Dialect, name: str) -> None:
+        self.stream, self.dialect, self.name, self.ready = stream, dialect, name, b""
         self.quotes, self.escapes = 0, False
+        self.begun = 0  # bytes of the line that is not at its end yet
 
     def readable(self) -> bool:
         return True
@@ -283,14 +282,30 @@ class _Watcher(io.RawIOBase):
 
     def _next(self) -> bytes:
         block = self.stream.read(BLOCK)
+        self._check_line(block)
         if self.dialect.quoted:
             self.quotes += block.count(b'"')
             self.escapes = self.escapes or escapes(block, self.dialect.separator)
             return block
-        block += self.stream.readline()  # never half a separator
+        rest = self.stream.readline(LONGEST + 1)  # never half a separator
+        self._check_line(rest)
+        block += rest
         if self.dialect.separator == " ":
             return _squeeze(block)
         return block.replace(self.dialect.separator.encode(self.dialect.encoding), UNIT)
+
+    def _check_line(self, block: bytes) -> None:
+        """Refuse a line without an end, before it fills the memory."""
+        ends = [at for at in (block.find(b"\n"), block.find(b"\r")) if at >= 0]
+        self.begun += min(ends, default=len(block))
+        if self.begun > LONGEST:
+            raise _too_long(self.name)
+        if ends:
+            self.begun = len(block) - 1 - max(block.rfind(b"\n"), block.rfind(b"\r"))
+
+
+def _too_long(name: str) -> DataError:
+    return DataError(f"{name}: a line is longer than 1 MB; give one rating a line")
 
 
 def _squeeze(block: bytes) -> bytes:
@@ -355,7 +370,7 @@ def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Any, int], reason
     if "straddl" in reason:
         if dialect.quoted:
             _refuse_open_quote(source, dialect)
-        return DataError(f"{source.name}: a line is longer than 1 MB; give one rating a line")
+        return _too_long(source.name)
     for line, fields in _records(source, dialect):
         where = f"{source.name}, line {line}"
         if len(fields) != dialect.fields:
