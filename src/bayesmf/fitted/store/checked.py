@@ -87,7 +87,7 @@ def check_document(document: Mapping[str, Any], names: set[str]) -> None:
         raise Bad("its ids are of no known kind")
     if set(document["scale"]) != {field.name for field in fields(Scale)}:
         raise Bad("its scale is not one")
-    if "traces" in names and not _are_words(document["traces"]):
+    if not _are_words(document.get("traces", [])):
         raise Bad("its traces are no list of names")
     _check_facts(document["facts"])
 

@@ -30,6 +30,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
 from bayesmf.fitted.by_rating import is_by_rating
+from bayesmf.fitted.explore.names import TITLES_FILE, Labels
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store.checked import (
     KINDS,
@@ -59,11 +60,14 @@ TABLES = {  # of a design of attributes, by its side and its number
     for side in SIDES
     for number in range(MOST_DESIGNS)
 }
-PARTS = (SUMS, FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT, *TABLES.values())
+PARTS = (
+    *(SUMS, FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT),
+    *(*TABLES.values(), *TITLES_FILE.values()),
+)
 INSIDE = "model"  # the folder of the model in the folder of a fit
 SMALL = 1 << 24  # bytes that a part of an archive may unpack to, however small it is
-NAMES = {"format", "version", "model", "scale", "mean", "updates", "ids", "traces", "facts"}
-NOT_IN_1 = {"updates", "traces"}  # of these names of the document
+NAMES = {"format", "version", "model", "scale", "mean", "ids", "facts"}  # of the document
+SINCE_2 = {"updates", "columns", "traces"}  # names that format 1 did not have
 
 
 def save(
@@ -144,6 +148,7 @@ def _make_files(
         design = dict(enumerate(posterior.model.designs(side))).get(number)
         if isinstance(design, Attributes):
             files[name] = _to_parquet(design.table)
+    files |= {name: _to_parquet(table) for name, table in posterior.labels.files().items()}
     document = {
         "format": FORMAT,
         "version": bayesmf.__version__,
@@ -152,6 +157,7 @@ def _make_files(
         "mean": posterior.mean,
         "updates": posterior.updates,
         "ids": {"user": posterior.users.kind, "item": posterior.items.kind},
+        "columns": dict(posterior.labels.columns),  # what they were called in training
         "traces": list(traces),  # in their order, which the arrays do not keep
         "facts": dict(facts),
     }
@@ -269,7 +275,7 @@ def _parse(
     from safetensors.numpy import load as from_bytes
 
     first = document["format"] == 1
-    check_document(document, NAMES - NOT_IN_1 if first else NAMES)
+    check_document(document, NAMES if first else NAMES | SINCE_2)
     facts = document["model"] if first else _add_tables(document, files)
     model = (model_of_format_1 if first else Model.from_dict)(facts)
     users = _parse_ids(files[USERS], document["ids"]["user"])
@@ -309,6 +315,7 @@ def _parse(
         train,
         held_out,
         document.get("updates", 0),
+        _parse_labels(document, files),
     )
     return posterior, dict(document["facts"]), {name: groups["trace"][name] for name in order}
 
@@ -325,6 +332,14 @@ def _add_tables(document: Mapping[str, Any], files: Mapping[str, bytes]) -> dict
 def _from_parquet(name: str, content: bytes) -> pa.Table:
     _, table = read_parquet(io.BytesIO(content), name, list)
     return table
+
+
+def _parse_labels(document: Mapping[str, Any], files: Mapping[str, bytes]) -> Labels:
+    """Titles and names of columns, which a model of format 1 does not have."""
+    tables = {
+        name: _from_parquet(name, files[name]) for name in TITLES_FILE.values() if name in files
+    }
+    return Labels.of_files(tables, document.get("columns", {}))
 
 
 def _parse_ratings(table: pa.Table, users: Ids, items: Ids, scale: Scale) -> Ratings:
