@@ -54,23 +54,29 @@ class Pairs:
 
 def read_time(asked: Any) -> int:
     """Read a time as seconds since 1970: a whole number of them, a date, or "now"."""
-    if asked == "now":
-        return int(clock())
-    if isinstance(asked, int | np.integer) and not isinstance(asked, bool):
-        return int(asked)
-    if isinstance(asked, str) and asked.strip().isdigit():
-        return int(asked)
     try:
-        if isinstance(asked, datetime) and asked.tzinfo is not None:
-            return int(asked.timestamp())
-        found = np.datetime64(asked, "s")
-        if asked is None or isinstance(asked, bool) or np.isnat(found):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{Option('at', str(asked))} is no time; write a date such as 2026-11-17, seconds "
-            "since 1970, or now"
-        ) from None
+        found = int(clock()) if asked == "now" else _seconds(asked)
+        if abs(found) < 2**63:
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise DataError(
+        f"{Option('at', str(asked))} is no time; write a date such as 2026-11-17, seconds since "
+        "1970, or now"
+    )
+
+
+def _seconds(asked: Any) -> int:
+    """Read a number of seconds or a date; what is neither is a ValueError or a TypeError."""
+    if asked is None or isinstance(asked, bool):
+        raise ValueError
+    if isinstance(asked, int | np.integer) or (isinstance(asked, str) and asked.strip().isdigit()):
+        return int(asked)
+    if isinstance(asked, datetime) and asked.tzinfo is not None:
+        return int(asked.timestamp())
+    found = np.datetime64(asked, "s")
+    if np.isnat(found):
+        raise ValueError
     return int(found.astype(np.int64))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import bayesmf
+from bayesmf.checks import check_path
 from bayesmf.data.ids import Ids
 from bayesmf.data.io.archive import MOST_UNPACKED, read_parquet
 from bayesmf.data.io.atomic import (
@@ -83,7 +84,7 @@ def save(
     The ratings that the posterior holds, training and held out, are inside unless they are left
     out with ``without_ratings``.
     """
-    path = Path(path)
+    path = check_path("path", path)
     files = _make_files(posterior, traces or {}, facts or {}, without_ratings)
     check_place_of(path, overwrite)
     if path.suffix == ".zip":
@@ -181,7 +182,7 @@ def _ids_text(ids: Ids) -> bytes:
 
 def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     """Read the posterior, the facts and the traces of a saved fit, or say in a sentence why not."""
-    path = Path(path)
+    path = check_path("path", path)
     while True:
         seen = _identity(path)
         if seen is None:
