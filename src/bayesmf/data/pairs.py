@@ -20,6 +20,7 @@ from bayesmf.data.values import check_times
 from bayesmf.errors import DataError, Option
 
 Index = NDArray[np.int32]
+PLAIN = list, tuple, np.ndarray  # which are no frames, as it takes long to find out otherwise
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ def pairs_of(
     if isinstance(given, Ratings):
         table = given.to_arrow()
         return Pairs(table["user"], table["item"], given.by_user.times)
+    if isinstance(given, PLAIN):
+        return _read_plain(given)
     try:
         frame = nw.from_native(given, eager_only=True)
     except TypeError:
@@ -200,6 +203,8 @@ def users_of(given: Any) -> tuple[Any, Any]:
     if isinstance(given, str | int | np.integer):
         given = [given]
     try:
+        if isinstance(given, PLAIN):
+            raise TypeError
         native = nw.from_native(given, eager_only=True, allow_series=True)
     except TypeError:
         ids = np.asarray(given)

@@ -210,14 +210,14 @@ class Fitted:
                     users=pairs.user, items=pairs.item, ratings=zeros, duplicates="last"
                 )
             ]
-        train, held_out = self.posterior.train, self.posterior.held_out
-        if train is None:
+        parts = self.posterior.seen
+        if parts is None:
             raise DataError(
                 "the training ratings are not at hand to leave out what was rated; give them with "
                 f"{Option('seen', 'RATINGS')}, or keep what was rated in with "
                 f"{Option('exclude_seen', False)}"
             )
-        return [train] if held_out is None else [train, held_out]
+        return list(parts)
 
     def fold_in(
         self, ratings: Any, side: Name = "user", *, replace_known: bool = False, seed: int = 0

@@ -52,6 +52,7 @@ Index = NDArray[np.int32]
 Arrays = Mapping[str, NDArray[np.float32]]
 MOST_RATINGS = 1 << 18  # of all draws that are drawn together
 MOST_ROWS = 1 << 11
+MOST_PARTS = 8  # of what has been rated, which are joined if there are more
 
 
 def _start_rows(
@@ -129,10 +130,13 @@ def _join(old: Posterior, side: Name, ratings: Ratings, seed: int) -> Posterior:
     counts = {"user": old.user_counts, "item": old.item_counts}
     counts[side] = np.concatenate([counts[side][kept], folding.mine.counts])[order]
     ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
-    parts = old.train, old.held_out, side, given, ids["user"], ids["item"]
+    seen = old.seen
+    if seen is not None and len(seen) >= MOST_PARTS:
+        seen = tuple(part for part in (old.train, old.held_out) if part is not None)
+    parts = old, side, given, ids["user"], ids["item"]
     new, draws = folding.fold_draws(measured.draws), old.draws
     train: Any = partial(_join_train, *parts)
-    if old.model.responds:
+    if old.model.every_effect:
         train = train()
         draws, new = _follow_ratings(old, given, train, new)
     joined = replace(
@@ -145,6 +149,7 @@ def _join(old: Posterior, side: Name, ratings: Ratings, seed: int) -> Posterior:
         user_counts=counts["user"],
         item_counts=counts["item"],
         held_out=partial(_join_held_out, *parts),
+        parts=None if seen is None else (*seen, given),
     )
     # what is known of rows that training has not seen does not come from such rows
     joined.newcomers.unseen_rows = {side: measured}
@@ -168,18 +173,14 @@ def _follow_ratings(
 
 
 def _join_train(
-    train: Ratings | None,
-    held_out: Ratings | None,
-    side: Name,
-    given: Ratings,
-    users: Ids,
-    items: Ids,
+    old: Posterior, side: Name, given: Ratings, users: Ids, items: Ids
 ) -> Ratings | None:
     """Return what the users' rows rest on from now on.
 
     Earlier ratings of users who are known anew no longer count. The ratings of new items did not
     change the users' rows.
     """
+    train = old.train
     if train is None:
         return None
     if side == "item":
@@ -189,17 +190,13 @@ def _join_train(
 
 
 def _join_held_out(
-    train: Ratings | None,
-    held_out: Ratings | None,
-    side: Name,
-    given: Ratings,
-    users: Ids,
-    items: Ids,
+    old: Posterior, side: Name, given: Ratings, users: Ids, items: Ids
 ) -> Ratings | None:
     """Return what else was rated: of users who are known anew, their earlier ratings too.
 
     Without the training ratings, what others have rated remains unknown.
     """
+    train, held_out = old.train, old.held_out
     if train is None:
         return merge_ratings([held_out], users, items)
     if side == "item":
