@@ -2,8 +2,9 @@
 
 ``python benchmarks/latency.py [--models default time ordinal] [--fits FOLDER]`` prints the table of
 docs/results/everyday.md: each kind of request many times, one at a time, in one process with one
-thread. The models are fitted once and kept in ``--fits``. ``--against FOLDER`` measures the package
-of another source folder in turn with this one. Milliseconds are this machine's and this hour's.
+thread; by the clock, and how much of a core that took. The models are fitted once and kept in
+``--fits``. ``--against FOLDER`` measures the package of another source folder in turn with this
+one. Milliseconds are this machine's and this hour's.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ MODELS = {
     "ordinal": bayesmf.Model(rank=20, likelihood="ordinal"),
 }
 SWEEPS, DRAWS = 120, 100
-TIMES = {"default": 200}  # of each request; fewer where one takes longer
-FEW_TIMES = 30
+TIMES = {"default": 60}  # of each request in a turn; fewer where one takes longer
+FEW_TIMES = 10
 WARM_UP = 3  # requests that compile, and measure what is kept from then on
-TURNS = 3
+TURNS = 2
 GIVEN = 5  # ratings of a visitor
 MANY = 100  # pairs predicted together
 Request = Callable[[int], object]
@@ -79,23 +80,24 @@ def requests(path: Path) -> Iterator[tuple[str, Request]]:
     yield "update with one rating", update
 
 
-def measure(path: Path) -> dict[str, list[float]]:
-    """Return the milliseconds of every request, by its kind."""
-    found: dict[str, list[float]] = {}
+def measure(path: Path) -> dict[str, list[tuple[float, float]]]:
+    """Return the milliseconds of every request, by its kind: of the clock, and of one core."""
+    found: dict[str, list[tuple[float, float]]] = {}
     times = TIMES.get(path.name, FEW_TIMES)
     for kind, ask in requests(path):
         found[kind] = []
         for number in range(times + WARM_UP):
-            start = time.perf_counter()
+            clock, core = time.perf_counter(), time.process_time()
             ask(number)
-            found[kind].append(1000 * (time.perf_counter() - start))
+            spent = time.perf_counter() - clock, time.process_time() - core
+            found[kind].append((1000 * spent[0], 1000 * spent[1]))
         found[kind] = found[kind][WARM_UP:]
     return found
 
 
 def compare(path: Path, sources: list[str]) -> None:
     """Print a table of one model: the milliseconds of each source, measured in turn."""
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for _ in range(TURNS):
         for source in sources:
             own = {"PYTHONPATH": source, "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -105,12 +107,16 @@ def compare(path: Path, sources: list[str]) -> None:
             )
             for kind, times in json.loads(done.stdout).items():
                 found.setdefault((kind, source), []).extend(times)
-    columns = [f"{what}{of}" for of in ("", " before")[: len(sources)] for what in ("p50", "p99")]
+    figures = ("p50", "p99", "p50 of a core")
+    columns = [f"{what}{of}" for of in ("", ", before")[: len(sources)] for what in figures]
     print(f"\n| {path.name}, ms | " + " | ".join(columns) + " |")
     print("| :-- |" + " --: |" * len(columns))
     for kind in dict.fromkeys(kind for kind, _ in found):
-        figures = [np.quantile(found[kind, source], [0.5, 0.99]) for source in sources]
-        print(f"| {kind} | " + " | ".join(f"{k:.1f}" for k in np.ravel(figures)) + " |", flush=True)
+        row = []
+        for source in sources:
+            clock, core = np.transpose(found[kind, source])
+            row += [*np.quantile(clock, [0.5, 0.99]), np.median(core)]
+        print(f"| {kind} | " + " | ".join(f"{figure:.1f}" for figure in row) + " |", flush=True)
 
 
 if __name__ == "__main__":

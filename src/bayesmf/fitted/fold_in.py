@@ -30,14 +30,12 @@ from bayesmf.fitted.settle import (
     Means,
     at_point,
     begin_draws,
+    gather_others,
     last_round,
     settle_scales,
 )
 from bayesmf.fitted.store.kept import JoinedDraws, kept_as
 from bayesmf.kernels.designs import pattern
-from bayesmf.kernels.gram import padded
-from bayesmf.kernels.rows import OtherSide
-from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data, RowPriors, SideData
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays, shift_names
@@ -263,18 +261,12 @@ class _Folding:
     def _fold_stack(self, span: slice, prior: NewRows) -> dict[str, NDArray[np.float32]]:
         """Return the new rows of some draws."""
         times, rows, size = span.stop - span.start, len(self.mine.counts), self.model.size
-        draws, other = self.old.draws, self.other
-        x = np.zeros((times, len(self.rated), padded(size + 1)))
-        for part in ("x", "noise"):
-            if f"{other}.{part}" in draws:
-                x[..., :size] += np.take(draws[f"{other}.{part}"][span], self.rated, axis=1)
-        beta = np.take(draws[f"{other}.alpha"][span], self.rated, axis=1).astype(float).ravel()
-        others = OtherSide.of(x.reshape(len(beta), x.shape[2]), beta, POINTS)
+        draws = self.old.draws
         priors = self._find_priors(prior)
         groups = priors.precision.shape[1]
         stacked = StackedRows(
             repeat(self.mine.observed, times, len(self.rated)),
-            others,
+            gather_others(draws, self.other, self.rated, span, size),
             draws["tau"][span, 0].astype(float),
             self.mine.counts,
             (np.arange(times)[:, None] * groups + priors.group).ravel(),

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import UPDATED, Updated
-from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
@@ -41,19 +40,28 @@ from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import POWER, Measured
 from bayesmf.fitted.posterior import Posterior, merge_ratings
-from bayesmf.fitted.settle import Kind, at_point, begin_draws, last_round, settle_scales
+from bayesmf.fitted.settle import (
+    ROUNDS,
+    Kind,
+    at_point,
+    begin_draws,
+    gather_others,
+    last_round,
+    settle_scales,
+)
 from bayesmf.fitted.store.kept import JoinedDraws, Kept, put_arrays, take_rows
 from bayesmf.kernels.designs import Sparse
-from bayesmf.model.data import Data, RowPriors, SideData
+from bayesmf.model.data import Data, RowPriors, SideData, side_data
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model
 from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays
-from bayesmf.random.draws import Draws
+from bayesmf.random.draws import Draws, StackedDraws
 from bayesmf.random.philox import Counter
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Modes, Sampling
 from bayesmf.sweep.response import update_response
 from bayesmf.sweep.rows import update_rows
+from bayesmf.sweep.stacks import StackedRows, draw_stacked_rows, repeat
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -153,21 +161,6 @@ class _Picked:
     rows: Index  # their numbers in the posterior
     others: Index  # those of what they rated
 
-    def repeat(self, times: int) -> Ratings:
-        """The same ratings of so many copies of the rows, each with others of its own."""
-        one, count = self.ratings.by_user, np.arange(times, dtype=np.int32)[:, None]
-        size, other_size = len(self.rows), len(self.others)
-        return Ratings.from_sorted(
-            Ids(np.arange(times * size)),
-            Ids(np.arange(times * other_size)),
-            (count * size + one.row_index).ravel(),
-            (count * other_size + one.index).ravel(),
-            np.tile(one.values, times),
-            None if one.times is None else np.tile(one.times, times),
-            self.ratings.scale,
-            weights=None if one.weights is None else np.tile(one.weights, times),
-        )
-
 
 def _pick(ratings: Ratings, rows: Index) -> _Picked:
     """Take all ratings of some users, whose numbers ascend."""
@@ -233,7 +226,10 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
         priors = _find_priors(prior, picked, newcomers.row_offsets(prior.W, name, rows))
         # after those of rows that are folded in
         own = begin_draws(old, seed, len(old) + 1 + number)
-        new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
+        if kind == "draw" and not old.model.responds:
+            new = _draw_stack(old, span, picked, name, priors, own)
+        else:
+            new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
         for key, values in new.items():
             if is_by_rating(key):
                 by_rating[key][begin, at] = values
@@ -261,6 +257,34 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     return _hand_on(old, replace(old, draws=draws, centre=centre, **new_counts))
 
 
+def _draw_stack(
+    old: Posterior, span: slice, picked: _Picked, name: Name, priors: RowPriors, own: Draws
+) -> dict[str, Array]:
+    """Return the rows of some draws, all of them drawn together: (draw, row, ...)."""
+    model, draws, shape = old.model, old.draws, (span.stop - span.start, len(picked.rows))
+    other: Name = "item" if name == "user" else "user"
+    mine, count = side_data(picked.ratings.by_user, name, old.mean), shape[0] * shape[1]
+    stacked = StackedRows(
+        repeat(mine.observed, shape[0], len(picked.others)),
+        gather_others(draws, other, picked.others, span, model.size),
+        draws["tau"][span, 0].astype(float),
+        mine.counts,
+        np.arange(count),
+        priors.precision,
+        priors.linear,
+    )
+    alpha = take_rows(draws, f"{name}.alpha", picked.rows, span).astype(float).ravel()
+    streams = StackedDraws(own.seed, own.chain, own.sweep, each=count)
+    nothing = np.zeros_like(priors.precision)
+    x, noise, alpha, _ = draw_stacked_rows(model, name, stacked, nothing, streams, ROUNDS, alpha)
+    found = {f"{name}.alpha": alpha.reshape(shape)}
+    if f"{name}.noise" in draws:
+        found[f"{name}.noise"] = noise.reshape(*shape, -1)
+    else:
+        x += noise
+    return found | {f"{name}.x": x.reshape(*shape, -1)}
+
+
 def _draw_span(
     old: Posterior,
     draws: Arrays,
@@ -276,7 +300,7 @@ def _draw_span(
     index: dict[Name, Index] = {"user": picked.rows, "item": picked.others}
     if name == "item":
         index = {"user": picked.others, "item": picked.rows}
-    data = Data.of(_by(name, picked.repeat(times)), model, old.mean, designs=False)
+    data = Data.of(_by(name, picked.ratings), model, old.mean, designs=False)
     model, state = _stack(model, draws, span, index, kind)
     me, others = state.sides(name)
     others.alpha *= np.repeat(draws["tau"][span, 0].astype(float), len(picked.others))
