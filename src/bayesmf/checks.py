@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from bayesmf.errors import DataError
@@ -58,3 +60,9 @@ def check_kind(name: str, value: Any, kind: type | tuple[type, ...], example: st
     """Refuse an argument of another type, with an example of what to give instead."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} is of type {type(value).__name__}; give {example}")
+
+
+def check_path(name: str, value: Any) -> Path:
+    """Return the path of a file or folder, or refuse what is none."""
+    check_kind(name, value, (str, PathLike), "the path of a file or folder")
+    return Path(value)

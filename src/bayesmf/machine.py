@@ -160,13 +160,15 @@ class _Libraries:
 
     def release(self, own: Numbers) -> None:
         """Sets the caller's own pools back, and the shared ones if nobody else is here."""
-        for pool, threads in own[::-1]:
-            _set(pool, threads)
-        with self._lock:
-            self._users = [user for user in self._users if user is not own]
-            while self._before and not self._users:
-                _set(*self._before[-1])
-                self._before.pop()
+        try:
+            for pool, threads in own[::-1]:
+                _set(pool, threads)
+        finally:  # a second Ctrl-C may have come
+            with self._lock:
+                self._users = [user for user in self._users if user is not own]
+                while self._before and not self._users:
+                    _set(*self._before[-1])
+                    self._before.pop()
 
     def forget_others(self) -> None:
         """In a forked process: the other threads are gone, and will release nothing."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import shutil
 import struct
+import subprocess
+import zipfile
 
 import pytest
 
 import bayesmf
 from bayesmf import DataError, Gibbs
+from bayesmf.fitted.store.checked import Bad, check_sums, sums_of
 from oracle.variants import VARIANTS, small_ratings
 
 TRAIN = small_ratings(9, 7, seed=1)
@@ -72,7 +74,7 @@ def test_damaged_folders(saved, name, tmp_path):
     for _ in range(60):
         (tmp_path / "model" / name).write_bytes(damaged(content, rng))
         found.append(tried(tmp_path / "model", expected))
-    assert found.count("refused") >= 50  # some damage, to blanks in the JSON say, is none
+    assert found.count("refused") >= 58  # a place may be cut at its end, or be zero already
     (tmp_path / "model" / name).unlink()
     assert tried(tmp_path / "model", expected) == "refused"
 
@@ -92,12 +94,12 @@ def forged(saved, tmp_path, change) -> str:
     shutil.rmtree(tmp_path / "model", ignore_errors=True)
     shutil.copytree(folder / "model", tmp_path / "model")
     facts = json.loads((tmp_path / "model" / "model.json").read_text())
-    change(tmp_path / "model", facts)
-    for name in facts.get("sha256", {}):
-        if (tmp_path / "model" / name).exists():
-            content = (tmp_path / "model" / name).read_bytes()
-            facts["sha256"][name] = hashlib.sha256(content).hexdigest()
-    (tmp_path / "model" / "model.json").write_text(json.dumps(facts))
+    facts = change(tmp_path / "model", facts) or facts
+    text = facts if isinstance(facts, str) else json.dumps(facts)
+    (tmp_path / "model" / "model.json").write_text(text)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    files.pop("SHA256SUMS", None)
+    (tmp_path / "model" / "SHA256SUMS").write_bytes(sums_of(files))
     with pytest.raises(DataError) as told:
         bayesmf.load_model(tmp_path / "model")
     assert "\n" not in str(told.value)
@@ -143,7 +145,29 @@ def test_forged_files_are_refused(saved, tmp_path):
         lambda folder, facts: facts["model"].update(prior="magic"),
         lambda folder, facts: facts.update(model=[]),
         lambda folder, facts: facts.update(mean="high"),
-        lambda folder, facts: facts.update(sha256={}),
+        lambda folder, facts: facts.update(mean="4.5"),
+        lambda folder, facts: facts.update(mean=True),
+        lambda folder, facts: facts.update(mean=4),
+        lambda folder, facts: facts.update(odd=1),
+        lambda folder, facts: facts.pop("updates") and None,
+        lambda folder, facts: facts["model"].update(rank=True),
+        lambda folder, facts: facts["model"].update(rank="2"),
+        lambda folder, facts: facts["model"]["hyper"].update(noise_shape="1"),
+        lambda folder, facts: facts["model"]["hyper"].update(noise_shape=True),
+        lambda folder, facts: facts["scale"].update(low="1"),
+        lambda folder, facts: facts["scale"].update(more=1.0),
+        lambda folder, facts: facts["ids"].update(user="float"),
+        lambda folder, facts: facts["facts"].update(test_rmse="low"),
+        lambda folder, facts: facts["facts"].update(sweeps=-1),
+        lambda folder, facts: facts["facts"].update(stopped=3),
+        lambda folder, facts: facts["facts"].update(targets={"r_hat": "1"}),
+        lambda folder, facts: facts["facts"].update(targets=7),
+        lambda folder, facts: facts["facts"].update(draw_chains=[0, "1"]),
+        lambda folder, facts: facts.update(traces="tau"),
+        lambda folder, facts: json.dumps(facts).replace('"mean":', '"mean": 1.0, "mean":'),
+        lambda folder, facts: json.dumps({**facts, "mean": float("nan")}),
+        lambda folder, facts: "[" * 100_000,
+        lambda folder, facts: (folder / "items.txt").unlink(),
         lambda folder, facts: facts.update(scale={"low": 5, "high": 1, "step": 1}),
         lambda folder, facts: (folder / "users.txt").write_text("1\n1\n"),
         lambda folder, facts: (folder / "users.txt").write_text('"ann"\n2\n'),
@@ -152,3 +176,43 @@ def test_forged_files_are_refused(saved, tmp_path):
         ),
     ):
         assert forged(saved, tmp_path, change)
+
+
+def test_every_bit_of_the_facts_is_under_a_checksum(saved):
+    """Format 2 has one of every byte; format 1 had none of model.json."""
+    folder, _ = saved
+    files = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
+    check_sums(files)
+    for name in ("model.json", "SHA256SUMS"):
+        for place in range(0, 8 * len(files[name]), 7):
+            content = bytearray(files[name])
+            content[place // 8] ^= 1 << place % 8
+            with pytest.raises(Bad, match=r"is not what was saved|is damaged|lacks"):
+                check_sums({**files, name: bytes(content)})
+    with pytest.raises(Bad, match=r"^held_out\.parquet is not what was saved$"):
+        check_sums({**files, "held_out.parquet": b""})
+    with pytest.raises(Bad, match=r"^lacks 'users\.txt'$"):
+        check_sums({name: content for name, content in files.items() if name != "users.txt"})
+
+
+def test_checksums_are_those_of_the_command(saved):
+    if shutil.which("sha256sum") is None:
+        pytest.skip("there is no sha256sum here")
+    command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    subprocess.run(command, cwd=saved[0] / "model", check=True)
+
+
+def test_an_archive_does_not_unpack_to_gigabytes(saved, tmp_path):
+    folder, expected = saved
+    for bomb, told in ((0, ""), (1 << 28, "users.txt would unpack to 268,435,456 bytes")):
+        with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in (folder / "model").iterdir():
+                content = path.read_bytes()
+                archive.writestr(
+                    path.name, bytes(bomb) if bomb and path.stem == "users" else content
+                )
+        if not told:
+            assert tried(tmp_path / "model.zip", expected) == "loaded"
+        else:
+            with pytest.raises(DataError, match=told):
+                bayesmf.load_model(tmp_path / "model.zip")

@@ -83,7 +83,7 @@ def diagnose(model: Path, as_json: bool) -> None:
     """
     fit = load_fit(model)
     with leaving_at_once():
-        from bayesmf.fitted.base import DRAW_CHAINS
+        from bayesmf.fitted.store.checked import DRAW_CHAINS
         from bayesmf.study.results import snake_case
     posterior, found = fit.posterior, fit.diagnostics()
     model_facts = {key: value for key, value in posterior.model.to_dict().items() if key != "hyper"}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bayesmf.data.columns import read_column, recognise
+from bayesmf.data.columns import Role, as_frame, read_column, recognise
 from bayesmf.data.ids import Ids, to_arrow
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.values import check_times
@@ -31,6 +31,7 @@ class Pairs:
     item: Any
     time: Any = None  # as it was given; ``seconds`` checks it
     like: Any = None  # the frame, if there was one
+    others: Any = None  # a frame of its other columns, which come back in the answer
     rows: tuple[Index, Index] | None = None  # in the model's ids, where the caller knows them
 
     def seconds(self) -> NDArray[np.int64] | None:
@@ -54,23 +55,29 @@ class Pairs:
 
 def read_time(asked: Any) -> int:
     """Read a time as seconds since 1970: a whole number of them, a date, or "now"."""
-    if asked == "now":
-        return int(clock())
-    if isinstance(asked, int | np.integer) and not isinstance(asked, bool):
-        return int(asked)
-    if isinstance(asked, str) and asked.strip().isdigit():
-        return int(asked)
     try:
-        if isinstance(asked, datetime) and asked.tzinfo is not None:
-            return int(asked.timestamp())
-        found = np.datetime64(asked, "s")
-        if asked is None or isinstance(asked, bool) or np.isnat(found):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{Option('at', str(asked))} is no time; write a date such as 2026-11-17, seconds "
-            "since 1970, or now"
-        ) from None
+        found = int(clock()) if asked == "now" else _seconds(asked)
+        if abs(found) < 2**63:
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise DataError(
+        f"{Option('at', str(asked))} is no time; write a date such as 2026-11-17, seconds since "
+        "1970, or now"
+    )
+
+
+def _seconds(asked: Any) -> int:
+    """Read a number of seconds or a date; what is neither is a ValueError or a TypeError."""
+    if asked is None or isinstance(asked, bool):
+        raise ValueError
+    if isinstance(asked, int | np.integer) or (isinstance(asked, str) and asked.strip().isdigit()):
+        return int(asked)
+    if isinstance(asked, datetime) and asked.tzinfo is not None:
+        return int(asked.timestamp())
+    found = np.datetime64(asked, "s")
+    if np.isnat(found):
+        raise ValueError
     return int(found.astype(np.int64))
 
 
@@ -158,7 +165,7 @@ def pairs_of(
     if isinstance(given, PLAIN):
         return _read_plain(given)
     try:
-        frame = nw.from_native(given, eager_only=True)
+        frame = as_frame(given)
     except TypeError:
         return _read_plain(given)
     roles = recognise(
@@ -168,7 +175,10 @@ def pairs_of(
         ("user", "item", "time"),
     )
     columns = {role: read_column(frame, k) for role, k in roles.items()}
-    return Pairs(columns["user"], columns["item"], columns.get("time"), given)
+    pair = roles["user"], roles["item"]
+    others = frame[:, [k for k in range(len(frame.columns)) if k not in pair]].to_native()
+    like = frame.to_native()
+    return Pairs(columns["user"], columns["item"], columns.get("time"), like, others)
 
 
 def _read_plain(given: Any) -> Pairs:
@@ -195,8 +205,8 @@ def _shown(given: Any) -> str:
     return f"{given!r}" if np.ndim(given) == 0 else f"the {type(given).__name__}"
 
 
-def users_of(given: Any) -> tuple[Any, Any]:
-    """Read ids from one id, a list, a column or a frame with a user column.
+def ids_in(given: Any, role: Role, named: str | int | None = None) -> tuple[Any, Any]:
+    """Read ids from one id, a list, a column, or a frame with a column of users (or items).
 
     Returns the ids, and the frame or column they came in, if they came in one.
     """
@@ -205,20 +215,20 @@ def users_of(given: Any) -> tuple[Any, Any]:
     try:
         if isinstance(given, PLAIN):
             raise TypeError
-        native = nw.from_native(given, eager_only=True, allow_series=True)
+        native = as_frame(given, column=True)
     except TypeError:
         ids = np.asarray(given)
         if ids.ndim != 1:
             raise DataError(
-                f"{_shown(given)} is no list of users; give one id, a list of ids, or a frame with "
-                "the column user"
+                f"{_shown(given)} is no list of {role}s; give one id, a list of ids, or a frame "
+                f"with the column {role}"
             ) from None
         return ids, None
     if isinstance(native, nw.Series):
         return native.to_numpy(), given
     names = [str(name) for name in native.columns]
-    roles = recognise(names, {}, "the frame", ("user",))
-    return native.get_column(native.columns[roles["user"]]).to_numpy(), given
+    roles = recognise(names, {role: named}, "the frame", (role,))
+    return native.get_column(native.columns[roles[role]]).to_numpy(), native.to_native()
 
 
 def frame_like(columns: Mapping[str, Any], like: Any = None, *, same_rows: bool = True) -> Any:
@@ -230,12 +240,27 @@ def frame_like(columns: Mapping[str, Any], like: Any = None, *, same_rows: bool 
     table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
     if like is None or isinstance(like, pa.Table | pa.ChunkedArray | pa.Array):
         return table
-    asked = nw.from_native(like, eager_only=True, allow_series=True)
+    asked = as_frame(like, column=True)
     frame = nw.from_arrow(table, backend=nw.get_native_namespace(asked)).to_native()
     index = nw.maybe_get_index(asked) if same_rows else None
     if index is not None:
         frame.index = index
     return frame
+
+
+def answer_pairs(columns: Mapping[str, Any], asked: Pairs) -> Any:
+    """Make the frame that answers pairs, with the other columns of the frame that they came in.
+
+    A column of the answer takes the place of one of the same name.
+    """
+    made = frame_like(columns, asked.like)
+    if asked.others is None:
+        return made
+    others = as_frame(asked.others)
+    kept = [k for k, name in enumerate(others.columns) if str(name) not in columns]
+    if not kept:
+        return made
+    return nw.concat([nw.from_native(made), others[:, kept]], how="horizontal").to_native()
 
 
 def _to_arrow(values: Any) -> Any:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.errors import Option, render
+from bayesmf.checks import check_number
+from bayesmf.errors import DataError, Option, render
 
 Array = NDArray[np.float64]
 TAU, LOG_PRECISION, SPREAD = "noise precision", "mean log precision", "predictor variance"
@@ -38,6 +39,13 @@ class Targets:
     r_hat: float = 1.05  # at most
     ess: float = 100.0  # effective draws in the bulk, at least
     share: float = 0.95  # of the predictions that must reach both
+
+    def __post_init__(self) -> None:
+        check_number("r_hat", self.r_hat, 1.0)
+        for name in ("ess", "share"):
+            check_number(name, getattr(self, name), 0.0)
+        if self.share > 1:
+            raise DataError(f"share={self.share}: choose a number above 0, up to 1")
 
 
 TARGETS = Targets()

@@ -16,6 +16,7 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.fitted.store.kept import Deferred, kept_as, put_arrays, take_rows
 from bayesmf.fitted.store.linear import AskedRows, Linear, answers
@@ -61,6 +62,7 @@ class Posterior:
     train: Deferred[Ratings] = Deferred()  # what users' rows were learned from; None: not at hand
     held_out: Deferred[Ratings] = Deferred()  # what else was rated: test, validation, new items
     updates: int = 0  # that it has had; each has random numbers of its own
+    labels: Labels = Labels()  # what users, items and columns are called
     parts: tuple[Ratings, ...] | None = None  # ``train`` and ``held_out`` before they are joined
 
     @classmethod
@@ -88,6 +90,7 @@ class Posterior:
             point,
             train if isinstance(train, Ratings) else None,
             merge_ratings(held_out, train.users, train.items),
+            labels=Labels(columns=getattr(train, "columns", {})),  # shards do not know them
         )
 
     @property
@@ -216,7 +219,9 @@ class Posterior:
             return put_arrays(arrays, {k: 0 * arrays[k] for k in arrays if k.endswith(".query")})
 
         centre = None if whole.centre is None else silent(whole.centre)
-        return replace(whole, draws=silent(whole.draws), centre=centre)
+        # ratings that are not joined yet need not be
+        rated = {name: partial(getattr, whole, name) for name in ("train", "held_out")}
+        return replace(whole, draws=silent(whole.draws), centre=centre, **rated)  # type: ignore[arg-type]
 
     @cached_property
     def newcomers(self) -> Newcomers:

@@ -18,7 +18,6 @@ from bayesmf.checks import (
     check_choice,
     check_kind,
     check_length,
-    check_number,
     check_seed,
     check_whole,
 )
@@ -164,7 +163,7 @@ class Gibbs:
         check_choice("until", until, UNTIL)
         sweeps = SWEEPS[until] if self.sweeps is None else check_length(self.sweeps)
         burn_in = self.burn_in
-        check_targets(self.targets)
+        check_kind("targets", self.targets, Targets, "Targets, such as Targets(r_hat=1.02)")
         if until == "converged":
             if self.chains == 1:
                 raise DataError(
@@ -383,13 +382,3 @@ def _endless_of_draws(fit: GibbsFit, test: Ratings | None) -> tuple[float | None
 def _without_nan(values: tuple[float, float]) -> tuple[float | None, float | None]:
     whole, error = (None if math.isnan(value) else value for value in values)
     return whole, error
-
-
-def check_targets(targets: Targets) -> None:
-    """Refuse targets that no run can reach, or that mean nothing."""
-    check_kind("targets", targets, Targets, "Targets, such as Targets(r_hat=1.02, ess=200)")
-    check_number("r_hat", targets.r_hat, 1.0)
-    for name in ("ess", "share"):
-        check_number(name, getattr(targets, name), 0.0)
-    if targets.share > 1:
-        raise DataError(f"share={targets.share}: choose a number above 0, up to 1")

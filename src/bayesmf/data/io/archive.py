@@ -26,6 +26,7 @@ DAMAGE = (
     NotImplementedError,  # a method of compression or a version of zip that never was
     UnicodeDecodeError,  # in the names inside a zip
 )
+MOST_UNPACKED, SMALL = 64, 1 << 30  # bytes that a byte of a file may stand for, and any file
 TABLES = (".csv", ".tsv", ".dat", ".txt", ".data", ".parquet", ".inter")
 
 
@@ -159,3 +160,55 @@ def read_all(source: Source) -> io.BytesIO:
     """Read the whole content, for formats that must seek."""
     with source.reading() as stream:
         return io.BytesIO(stream.read())
+
+
+def read_parquet(
+    where: Any, name: str, choose: Callable[[list[str]], list[str]]
+) -> tuple[list[str], Any]:
+    """Return the names of the columns of a parquet file, and the table of those that are chosen.
+
+    A file may hold a value once and say that it comes a billion times. So what it declares is
+    looked at before anything is read, and text is put out in full only once its length is known.
+    """
+    import pyarrow as pa
+    from pyarrow import compute, parquet
+
+    size = os.path.getsize(where) if isinstance(where, Path) else where.getbuffer().nbytes
+    most = max(MOST_UNPACKED * size, SMALL)
+    file = parquet.ParquetFile(where)
+    names = file.schema_arrow.names
+    chosen = choose(names)
+
+    def check(wanted: int) -> None:
+        if wanted > most:
+            raise DataError(
+                f"{name}: {size:,} bytes that unpack to {wanted:,}, which is more than {most:,}; "
+                "if it is what it should be, give it as a csv file"
+            )
+
+    facts = file.metadata
+    groups = [facts.row_group(k) for k in range(facts.num_row_groups)]
+    columns = range(facts.num_columns)
+    check(sum(group.column(k).total_uncompressed_size for group in groups for k in columns))
+    check(8 * facts.num_rows * max(len(chosen), 1))
+    texts = [n for n in chosen if _is_text(file.schema_arrow.field(names.index(n)).type)]
+    table = parquet.ParquetFile(where, read_dictionary=texts).read(columns=chosen)
+    table.validate(full=True)  # that text is text, among others
+    for text in texts:
+        lengths = (
+            compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+            for chunk in table[text].chunks
+        )
+        check(sum(lengths))
+        table = table.set_column(
+            table.column_names.index(text), text, table[text].cast(pa.string())
+        )
+    return names, table
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

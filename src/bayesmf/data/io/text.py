@@ -16,15 +16,15 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from bayesmf.data.columns import OPTIONAL, ROLES, Columns, Named, Role, recognise
+from bayesmf.data.columns import OPTIONAL, ROLES, Columns, Named, Remembered, Role, recognise
 from bayesmf.data.ids import Locate, strip, to_arrow
-from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all
-from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
+from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all, read_parquet
+from bayesmf.data.io.dialect import NUMBER, Dialect, Record, escapes, short, sniff
 from bayesmf.data.values import wrong_weight
 from bayesmf.errors import DataError, Option
 
 INTEGER = re.compile(r"[-+]?\d{1,18}")
-BLOCK = 1 << 20
+BLOCK = LONGEST = 1 << 20  # bytes that are read at once, and of the longest line
 UNIT = b"\x1f"  # stands in for separators that Arrow cannot take
 
 
@@ -62,6 +62,7 @@ def read_columns(
         _locate(source, dialect),
         untyped=True,
         weight=weight,
+        names={role: dialect.header[k] for role, k in roles.items()} if dialect.header else {},
     )
 
 
@@ -84,34 +85,40 @@ def read_pairs(
     header: bool | None = None,
     member: str | None = None,
     timed: bool = False,
-) -> dict[Role, pa.ChunkedArray]:
-    """Read the user and the item column of a file of the same kinds.
+) -> tuple[dict[Role, pa.ChunkedArray], pa.Table]:
+    """Read the user and the item column of a file of the same kinds, and all others as they are.
 
     If ``timed``, a column of times is read too, where there is one. As in ``read_columns`` followed
-    by ``Ratings.from_columns``, blanks around the ids of a text file are stripped.
+    by ``Ratings.from_columns``, blanks around the ids of a text file are stripped. The second table
+    has every column but those of the user and the item.
     """
     pair: tuple[Role, ...] = ("user", "item", "time") if timed else ("user", "item")
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
-        names, table = _parquet(source, given, pair)
+        names, table = _parquet(source, given, None)
         roles = recognise(names, given, source.name, pair)
         if table.num_rows == 0:
             raise DataError(f"{source.name}: there is no pair in the table; check the file")
-        return {role: table[names[k]] for role, k in roles.items()}
+        columns = {role: table[names[k]] for role, k in roles.items()}
+        return columns, table.drop_columns([names[roles["user"]], names[roles["item"]]])
     dialect = sniff(source.name, head, separator, header, "pair")
     where = f"{source.name}, line {max(dialect.skip, 1)}"
-    if dialect.header is not None:
-        roles = recognise(dialect.header, given, where, pair)
-    else:
-        names = [str(k + 1) for k in range(dialect.fields)]
+    names = dialect.header or [str(k + 1) for k in range(dialect.fields)]
+    if dialect.header is None:
+        given = {role: None if isinstance(n, Remembered) else n for role, n in given.items()}
         by_number: dict[Role, str | int | None] = {
             role: given.get(role) or k for k, role in enumerate(pair[:2], 1)
         }
-        by_number |= {"time": given["time"]} if timed and given.get("time") else {}
-        roles = recognise(names, by_number, where, pair)
-    table, _ = _read_text(source, dialect, roles)
-    return {role: table[role] if role == "time" else strip(table[role]) for role in roles}
+        given = by_number | ({"time": given["time"]} if timed and given.get("time") else {})
+    roles = recognise(names, given, where, pair)
+    places: dict[Any, int] = dict(roles)
+    places |= {f"other {k}": k for k in range(dialect.fields) if k not in roles.values()}
+    table, _ = _read_text(source, dialect, places)
+    called = {k: key for key, k in places.items() if key not in ("user", "item")}
+    others = pa.table({names[k]: table[called[k]] for k in sorted(called)})
+    columns = {role: table[role] if role == "time" else strip(table[role]) for role in roles}
+    return columns, others
 
 
 def read_table(
@@ -120,18 +127,20 @@ def read_table(
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
+    what: Record = "row",
 ) -> tuple[pa.Table, Locate, bool]:
     """Read all columns of a file of the same kinds, those of a text file as text.
 
     ``names`` are those of the columns, where the file has no header; else they are numbers from 1.
-    Returns the table, where each of its rows stands, and whether it was read from text.
+    Where ``what`` is "id", there may be but one column. Returns the table, where each of its rows
+    stands, and whether it was read from text.
     """
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
         _, table = _parquet(source, {}, None)
         return table, lambda row: f"{source.name}, row {row + 1}", False
-    dialect = sniff(source.name, head, separator, False if names is not None else header, "row")
+    dialect = sniff(source.name, head, separator, False if names is not None else header, what)
     called = list(names or dialect.header or (str(k + 1) for k in range(dialect.fields)))
     if len(called) != dialect.fields:
         raise DataError(
@@ -153,7 +162,8 @@ def _read_parquet(source: Source, given: Named) -> Columns:
         return f"{source.name}, row {row + 1}"
 
     user, item, rating, time, weight = (column(role) for role in ROLES)
-    return Columns(user, item, rating, time, locate, weight=weight)
+    called = {role: names[k] for role, k in roles.items()}
+    return Columns(user, item, rating, time, locate, weight=weight, names=called)
 
 
 def _parquet(
@@ -163,29 +173,28 @@ def _parquet(
 
     The table has all columns if ``roles`` is None.
     """
-    from pyarrow import parquet
 
-    try:
-        file = parquet.ParquetFile(source.path if source.path else read_all(source))
-        names = file.schema_arrow.names
+    def choose(names: list[str]) -> list[str]:
         chosen = names
         if roles is not None:
             chosen = [names[k] for k in recognise(names, given, source.name, roles).values()]
         if any(names.count(name) > 1 for name in chosen):
             raise DataError(f"{source.name}: two columns have the same name; rename one")
-        table = file.read(columns=chosen)
-        table.validate(full=True)  # that text is text, among others
+        return chosen
+
+    try:
+        return read_parquet(source.path or read_all(source), source.name, choose)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
             f"{source.name}: not a readable parquet file ({reason}); write it again"
         ) from None
-    return names, table
 
 
 def _by_position(dialect: Dialect, given: Named, where: str) -> dict[Role, int]:
     """Return the columns of a file without a header: user, item, rating, time, unless given."""
     names = [str(k + 1) for k in range(dialect.fields)]
+    given = {role: None if isinstance(n, Remembered) else n for role, n in given.items()}
     asked = {role: name for role, name in given.items() if name is not None}
     if dialect.fields < 3:
         raise DataError(
@@ -212,7 +221,7 @@ def _read_text(
     """Parse the text; again if further down it proves to be Latin-1, or to escape its quotes."""
     try:
         with source.reading() as stream:
-            watcher = _Watcher(stream, dialect)
+            watcher = _Watcher(stream, dialect, source.name)
             table = _parse_text(watcher, dialect, roles)
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error) and dialect.encoding == "utf-8":
@@ -267,9 +276,10 @@ def _seconds(dialect: Dialect, roles: Mapping[Any, int]) -> bool:
 class _Watcher(io.RawIOBase):
     """A stream that counts the quotes it passes on, and replaces separators unknown to Arrow."""
 
-    def __init__(self, stream: IO[bytes], dialect: Dialect) -> None:
-        self.stream, self.dialect, self.ready = stream, dialect, b""
+    def __init__(self, stream: IO[bytes], dialect: Dialect, name: str) -> None:
+        self.stream, self.dialect, self.name, self.ready = stream, dialect, name, b""
         self.quotes, self.escapes = 0, False
+        self.begun = 0  # bytes of the line that is not at its end yet
 
     def readable(self) -> bool:
         return True
@@ -283,14 +293,30 @@ class _Watcher(io.RawIOBase):
 
     def _next(self) -> bytes:
         block = self.stream.read(BLOCK)
+        self._check_line(block)
         if self.dialect.quoted:
             self.quotes += block.count(b'"')
             self.escapes = self.escapes or escapes(block, self.dialect.separator)
             return block
-        block += self.stream.readline()  # never half a separator
+        rest = self.stream.readline(LONGEST + 1)  # never half a separator
+        self._check_line(rest)
+        block += rest
         if self.dialect.separator == " ":
             return _squeeze(block)
         return block.replace(self.dialect.separator.encode(self.dialect.encoding), UNIT)
+
+    def _check_line(self, block: bytes) -> None:
+        """Refuse a line without an end, before it fills the memory."""
+        ends = [at for at in (block.find(b"\n"), block.find(b"\r")) if at >= 0]
+        self.begun += min(ends, default=len(block))
+        if self.begun > LONGEST:
+            raise _too_long(self.name)
+        if ends:
+            self.begun = len(block) - 1 - max(block.rfind(b"\n"), block.rfind(b"\r"))
+
+
+def _too_long(name: str) -> DataError:
+    return DataError(f"{name}: a line is longer than 1 MB; give one rating a line")
 
 
 def _squeeze(block: bytes) -> bytes:
@@ -355,7 +381,7 @@ def _diagnose(source: Source, dialect: Dialect, roles: Mapping[Any, int], reason
     if "straddl" in reason:
         if dialect.quoted:
             _refuse_open_quote(source, dialect)
-        return DataError(f"{source.name}: a line is longer than 1 MB; give one rating a line")
+        return _too_long(source.name)
     for line, fields in _records(source, dialect):
         where = f"{source.name}, line {line}"
         if len(fields) != dialect.fields:

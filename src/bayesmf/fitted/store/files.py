@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -17,7 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import bayesmf
+from bayesmf.checks import check_path
 from bayesmf.data.ids import Ids
+from bayesmf.data.io.archive import MOST_UNPACKED, read_parquet
 from bayesmf.data.io.atomic import (
     OVERWRITE,
     check_folder,
@@ -30,13 +31,26 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
 from bayesmf.fitted.by_rating import is_by_rating
+from bayesmf.fitted.explore.names import TITLES_FILE, Labels
 from bayesmf.fitted.posterior import Posterior
-from bayesmf.fitted.store.kept import kept_as
+from bayesmf.fitted.store.checked import (
+    KINDS,
+    SUMS,
+    Bad,
+    check_arrays,
+    check_document,
+    check_sums,
+    read_json,
+    sums_of,
+)
+from bayesmf.fitted.store.format_1 import (
+    arrays_of_format_1,
+    check_sums_of_format_1,
+    model_of_format_1,
+)
 from bayesmf.model.attributes import Attributes
-from bayesmf.model.data import column_counts, design_matrices
-from bayesmf.model.designs import MOST_DESIGNS, SIDES, RatedSet, SideFacts
-from bayesmf.model.spec import Hyper, Model
-from bayesmf.model.state import LIKELIHOOD, shift_names
+from bayesmf.model.designs import MOST_DESIGNS, SIDES, SideFacts
+from bayesmf.model.spec import Model
 
 FORMAT = 2
 OLDEST = 1  # the first format that is still read; it has no held-out ratings and no order of traces
@@ -47,59 +61,14 @@ TABLES = {  # of a design of attributes, by its side and its number
     for side in SIDES
     for number in range(MOST_DESIGNS)
 }
-PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT, *TABLES.values())
+PARTS = (
+    *(SUMS, FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT),
+    *(*TABLES.values(), *TITLES_FILE.values()),
+)
 INSIDE = "model"  # the folder of the model in the folder of a fit
-MOST_UPDATES = 1 << 30  # that have random numbers of their own
-MOST = 1 << 40  # bytes that a file inside an archive may claim to have
-
-
-NAMES_1 = {
-    "mean": "mu",
-    "precision": "Lambda",
-    "noise": "alpha",
-    "spread": "scale",
-    "W_mean": "mu_W",
-    "W_precision": "Lambda_W",
-}
-"""What arrays were called in format 1."""
-
-
-def _model_of_format_1(facts: Mapping[str, Any]) -> Model:
-    """The model that a file of format 1 describes by its features and whom they shift."""
-    old = dict(facts)
-    hyper = dict(old["hyper"])
-    if isinstance(hyper["feature_scale"], list):
-        hyper["feature_scale"] = tuple(hyper["feature_scale"])
-    prior = hyper.pop("precision_shape"), hyper.pop("precision_rate")
-    design = (RatedSet(old["side_power"]),) if "side" in old["features"].split("-") else ()
-    if old["features"] in ("none", "user-item"):
-        design = ()
-    return Model(
-        rank=old["rank"],
-        user_designs=design if old["side_of"] in ("user", "both") else (),
-        item_designs=design if old["side_of"] in ("item", "both") else (),
-        own_features=old["features"] != "side-only",
-        precision=old["precision"],
-        precision_prior=prior,
-        bounds=tuple(old["bounds"]),
-        prior=old["prior"],
-        bias=old["bias"],
-        hyper=Hyper(**hyper),
-    )
-
-
-def _arrays_of_format_1(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays of a file of format 1 by their present names; W without rows is left out."""
-    out = {}
-    for name, values in arrays.items():
-        before, dot, last = name.rpartition(".")
-        if name.startswith("trace."):
-            out[name] = values
-        elif last in ("W", "W_mean", "W_precision") and not arrays[f"{before}.W"].shape[-2]:
-            continue
-        else:
-            out[f"{before}{dot}{NAMES_1.get(last, last)}"] = values
-    return out
+SMALL = 1 << 24  # bytes that a part of an archive may unpack to, however small it is
+NAMES = {"format", "version", "model", "scale", "mean", "ids", "facts"}  # of the document
+SINCE_2 = {"updates", "columns", "traces"}  # names that format 1 did not have
 
 
 def save(
@@ -115,7 +84,7 @@ def save(
     The ratings that the posterior holds, training and held out, are inside unless they are left
     out with ``without_ratings``.
     """
-    path = Path(path)
+    path = check_path("path", path)
     files = _make_files(posterior, traces or {}, facts or {}, without_ratings)
     check_place_of(path, overwrite)
     if path.suffix == ".zip":
@@ -180,6 +149,7 @@ def _make_files(
         design = dict(enumerate(posterior.model.designs(side))).get(number)
         if isinstance(design, Attributes):
             files[name] = _to_parquet(design.table)
+    files |= {name: _to_parquet(table) for name, table in posterior.labels.files().items()}
     document = {
         "format": FORMAT,
         "version": bayesmf.__version__,
@@ -188,11 +158,12 @@ def _make_files(
         "mean": posterior.mean,
         "updates": posterior.updates,
         "ids": {"user": posterior.users.kind, "item": posterior.items.kind},
+        "columns": dict(posterior.labels.columns),  # what they were called in training
         "traces": list(traces),  # in their order, which the arrays do not keep
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "facts": dict(facts),
     }
-    return {**files, FACTS: (to_json(document, indent=1) + "\n").encode()}
+    files[FACTS] = (to_json(document, indent=1) + "\n").encode()
+    return {**files, SUMS: sums_of(files)}
 
 
 def _to_parquet(table: pa.Table) -> bytes:
@@ -209,13 +180,9 @@ def _ids_text(ids: Ids) -> bytes:
     return "".join(lines).encode()
 
 
-class _Bad(Exception):
-    """Why a model file cannot be used."""
-
-
 def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     """Read the posterior, the facts and the traces of a saved fit, or say in a sentence why not."""
-    path = Path(path)
+    path = check_path("path", path)
     while True:
         seen = _identity(path)
         if seen is None:
@@ -230,7 +197,7 @@ def load(path: str | Path) -> tuple[Posterior, dict[str, Any], dict[str, NDArray
             if _identity(path) != seen:  # another process has just replaced it
                 continue
             return _parse_files(files)
-        except _Bad as error:
+        except Bad as error:
             if _identity(path) != seen:
                 continue
             raise DataError(f"{inside}: {error}; get the model again, or fit it anew") from None
@@ -253,9 +220,10 @@ def _read_files(path: Path) -> dict[str, bytes]:
             names = archive.namelist()
             if len(set(names)) != len(names) or not set(names) <= set(PARTS):
                 odd = next((n for n in names if n not in PARTS), "one name twice")
-                raise _Bad(f"holds {odd!r}, which is no part of a model")
-            if any(info.file_size > MOST for info in archive.infolist()):
-                raise _Bad("claims to hold an impossible size")
+                raise Bad(f"holds {odd!r}, which is no part of a model")
+            for info in archive.infolist():
+                if info.file_size > MOST_UNPACKED * info.compress_size + SMALL:
+                    raise Bad(f"{info.filename} would unpack to {info.file_size:,} bytes")
             return {name: archive.read(name) for name in names}
     except (
         zipfile.BadZipFile,
@@ -266,39 +234,40 @@ def _read_files(path: Path) -> dict[str, bytes]:
         MemoryError,
         NotImplementedError,
     ) as error:
-        raise _Bad(f"is not a model that can be read ({error})") from None
+        raise Bad(f"is not a model that can be read ({error})") from None
     except Exception as error:  # zlib.error has no public base
-        raise _Bad(f"is damaged ({error})") from None
+        raise Bad(f"is damaged ({error})") from None
 
 
 def _parse_files(
     files: Mapping[str, bytes],
 ) -> tuple[Posterior, dict[str, Any], dict[str, NDArray[Any]]]:
     if FACTS not in files:
-        raise _Bad(f"has no {FACTS}")
+        raise Bad(f"has no {FACTS}")
+    if SUMS in files:
+        check_sums(files)
     try:
-        document = json.loads(files[FACTS].decode())
+        document = read_json(files[FACTS])
         number = document["format"]
-    except (ValueError, KeyError, TypeError):
-        raise _Bad(f"{FACTS} is damaged") from None
+    except (ValueError, KeyError, RecursionError) as error:
+        raise Bad(f"{FACTS} is damaged ({error})") from None
     if type(number) is not int or not OLDEST <= number <= FORMAT:
         newer = type(number) is int and number > FORMAT
         why = "newer than this version reads" if newer else "which there never was"
-        raise _Bad(f"is of format {number!r}, {why}")
-    sums = document.get("sha256")
-    if not isinstance(sums, dict) or not {ARRAYS, USERS, ITEMS} <= set(sums):
-        raise _Bad(f"{FACTS} is damaged")
-    for name, expected in sums.items():
+        raise Bad(f"is of format {number!r}, {why}")
+    if number > 1 and SUMS not in files:
+        raise Bad(f"lacks {SUMS}")
+    if number == 1:
+        check_sums_of_format_1(document, files)
+    for name in (ARRAYS, USERS, ITEMS):
         if name not in files:
-            raise _Bad(f"lacks {name}")
-        if hashlib.sha256(files[name]).hexdigest() != expected:
-            raise _Bad(f"{name} is not what was saved")
+            raise Bad(f"lacks {name}")
     try:
         return _parse(document, files)
-    except _Bad:
+    except Bad:
         raise
     except Exception as error:  # whatever else a forged file may say
-        raise _Bad(f"{FACTS} does not fit its arrays ({type(error).__name__}: {error})") from None
+        raise Bad(f"{FACTS} does not fit its arrays ({type(error).__name__}: {error})") from None
 
 
 def _parse(
@@ -307,12 +276,13 @@ def _parse(
     from safetensors.numpy import load as from_bytes
 
     first = document["format"] == 1
+    check_document(document, NAMES if first else NAMES | SINCE_2)
     facts = document["model"] if first else _add_tables(document, files)
-    model = (_model_of_format_1 if first else Model.from_dict)(facts)
+    model = (model_of_format_1 if first else Model.from_dict)(facts)
     users = _parse_ids(files[USERS], document["ids"]["user"])
     items = _parse_ids(files[ITEMS], document["ids"]["item"])
     arrays = from_bytes(files[ARRAYS])
-    arrays = _arrays_of_format_1(arrays) if first else arrays
+    arrays = arrays_of_format_1(arrays) if first else arrays
     groups: dict[str, dict[str, Any]] = {"draws": {}, "centre": {}, "trace": {}}
     for name, values in arrays.items():
         group, _, rest = name.partition(".")
@@ -320,21 +290,17 @@ def _parse(
             groups[group][rest] = values
     counts = arrays["user.counts"], arrays["item.counts"]
     if [len(c) for c in counts] != [len(users), len(items)]:
-        raise _Bad("its counts are of other users or items")
+        raise Bad("its counts are of other users or items")
     sides = SideFacts("user", users, counts[0]), SideFacts("item", items, counts[1])
-    _check(model, *sides, groups["draws"], groups["centre"])
-    mean = float(document["mean"])
-    if not np.isfinite(mean):
-        raise _Bad("its mean rating is no number")
-    updates = document.get("updates", 0)
-    if type(updates) is not int or not 0 <= updates < MOST_UPDATES:
-        raise _Bad(f"was updated {updates!r} times, which cannot be")
+    check_arrays(model, *sides, groups["draws"], groups["centre"])
     order = document.get("traces", list(groups["trace"]))
     if set(order) != set(groups["trace"]):
-        raise _Bad("its traces are not those it lists")
+        raise Bad("its traces are not those it lists")
     scale = Scale(**document["scale"])
     train, held_out = (
-        _parse_ratings(files[name], users, items, scale) if name in document["sha256"] else None
+        _parse_ratings(_from_parquet(name, files[name]), users, items, scale)
+        if name in files
+        else None
         for name in (TRAIN, HELD_OUT)
     )
     posterior = Posterior(
@@ -342,34 +308,42 @@ def _parse(
         users,
         items,
         scale,
-        mean,
+        document["mean"],
         groups["draws"],
         counts[0],
         counts[1],
         groups["centre"] or None,
         train,
         held_out,
-        updates,
+        document.get("updates", 0),
+        _parse_labels(document, files),
     )
     return posterior, dict(document["facts"]), {name: groups["trace"][name] for name in order}
 
 
 def _add_tables(document: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
     """The facts of the model with the tables of its attributes, which are files of their own."""
-    from pyarrow import parquet
-
     facts = dict(document["model"])
     for (side, number), name in TABLES.items():
-        if name in document["sha256"]:
-            table = parquet.read_table(pa.BufferReader(files[name]))
-            facts[f"{side}_designs"][number]["table"] = table
+        if name in files:
+            facts[f"{side}_designs"][number]["table"] = _from_parquet(name, files[name])
     return facts
 
 
-def _parse_ratings(content: bytes, users: Ids, items: Ids, scale: Scale) -> Ratings:
-    from pyarrow import parquet
+def _from_parquet(name: str, content: bytes) -> pa.Table:
+    _, table = read_parquet(io.BytesIO(content), name, list)
+    return table
 
-    table = parquet.read_table(pa.BufferReader(content))
+
+def _parse_labels(document: Mapping[str, Any], files: Mapping[str, bytes]) -> Labels:
+    """Titles and names of columns, which a model of format 1 does not have."""
+    tables = {
+        name: _from_parquet(name, files[name]) for name in TITLES_FILE.values() if name in files
+    }
+    return Labels.of_files(tables, document.get("columns", {}))
+
+
+def _parse_ratings(table: pa.Table, users: Ids, items: Ids, scale: Scale) -> Ratings:
     if not table.num_rows:
         none = np.empty(0, np.int32)
         return Ratings.from_sorted(users, items, none, none, np.empty(0), None, scale)
@@ -379,59 +353,9 @@ def _parse_ratings(content: bytes, users: Ids, items: Ids, scale: Scale) -> Rati
 
 def _parse_ids(content: bytes, kind: str) -> Ids:
     values = [json.loads(line) for line in content.decode().split("\n")[:-1]]
-    wanted = int if kind == "integer" else str
-    if not all(type(value) is wanted for value in values):
-        raise _Bad("its ids are of mixed types")
+    if not all(type(value) is KINDS[kind] for value in values):
+        raise Bad("its ids are of mixed types")
     ids = Ids(np.array(values, np.int64 if kind == "integer" else object))
     if len(values) > 1 and not all(a < b for a, b in pairwise(values)):
-        raise _Bad("its ids are not in order")
+        raise Bad("its ids are not in order")
     return ids
-
-
-def _check(
-    model: Model, users: SideFacts, items: SideFacts, draws: dict[str, Any], centre: Any
-) -> None:
-    size = model.size
-    shapes: dict[str, tuple[int, ...]] = {"tau": (1,), "sweep": (1,)}
-    for mine, other in ((users, items), (items, users)):
-        side, rows = mine.name, len(mine.ids)
-        shapes.update({f"{side}.x": (rows, size), f"{side}.mu": (size,)})
-        shapes.update({f"{side}.Lambda": (size, size), f"{side}.alpha": (rows,)})
-        shapes[f"{side}.scale"] = (rows,)
-        matrices, columns = design_matrices(model, mine), 0
-        for number, counts in enumerate(column_counts(matrices, other.counts)):
-            called = shift_names(number)
-            columns += len(counts) if matrices[number].rows is not None else 0
-            shapes.update({f"{side}.{called['W']}": (len(counts), size)})
-            shapes.update({f"{side}.{called['mu']}": (size,)})
-            shapes.update({f"{side}.{called['Lambda']}": (size, size)})
-        if f"{side}.newness" in draws:  # models of earlier versions have nothing of newcomers
-            shapes.update({f"{side}.new_mean": (size,), f"{side}.new_cov": (size, size)})
-            shapes.update({f"{side}.newness": (rows,), f"{side}.query": (rows,)})
-        if f"{side}.row_mean" in draws:
-            shapes.update({f"{side}.row_mean": (size,), f"{side}.row_cov": (size, size)})
-            shapes[f"{side}.new_W"] = (columns, size)
-        if f"{side}.noise" in draws:
-            shapes[f"{side}.noise"] = (rows, size)
-    own = model.likelihood.start(len(users.ids))
-    shapes.update({f"{LIKELIHOOD}{name}": values.shape for name, values in own.items()})
-    count = len(draws["tau"]) if "tau" in draws else 0
-    if not count:
-        raise _Bad("it holds no draws")
-    for name, shape in shapes.items():
-        for group, first in ((draws, (count,)), (centre, ())):
-            if not group:
-                continue
-            if name not in group or group[name].shape != (*first, *shape):
-                raise _Bad(f"its {name} has another shape than the model")
-            if group[name].dtype != np.float32 or not np.isfinite(group[name]).all():
-                raise _Bad(f"its {name} holds values that are no numbers")
-    for name, values in draws.items():
-        if name.startswith(("effect ", LIKELIHOOD)) and (
-            values.dtype != kept_as(name) or len(values) != count or not np.isfinite(values).all()
-        ):
-            raise _Bad(f"its {name} holds values that are no numbers")
-    for group in (draws, centre):
-        for name in ("tau", "user.alpha", "item.alpha"):
-            if group and not (group[name] > 0).all():
-                raise _Bad(f"its {name} is not positive")
