@@ -17,7 +17,7 @@ from test_cli_model import run
 
 import bayesmf
 from bayesmf.cli.main import main
-from bayesmf.fitted import recommend as recommending
+from bayesmf.fitted.store import scores as recommending
 
 
 def commands(group=main, words=()):

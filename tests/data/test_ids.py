@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from bayesmf import DataError, Ratings, load
 from bayesmf.cli.main import main
+from bayesmf.data import ids, indexing
 from bayesmf.data.ids import Ids, look_up, read_id
 from bayesmf.data.io.text import read_pairs
 
@@ -63,6 +64,25 @@ def test_parquet_frames_and_arrays_follow_it_too(tmp_path):
 def test_a_model_that_was_saved_with_blanks_in_its_ids_finds_them():
     old = Ids(np.array([" a", "a", "b "], dtype=object))
     assert old.index([" a", "a", "b ", "b"]).tolist() == [0, 1, 2, -1]
+
+
+@pytest.mark.parametrize("few", [0, 1000])  # one by one, and by a table of all
+def test_a_few_ids_are_found_as_many_are(few, monkeypatch):
+    monkeypatch.setattr(ids, "FEW", few)
+    numbers, words = Ids(np.arange(0, 4000, 2)), Ids(np.array(["Z", "a", "b c", "é"], object))
+    for asked in ([3998, 0, 7, -5, 5000], np.array([3998, 0, 7, 2**64 - 1, 2**63], np.uint64)):
+        assert numbers.index(asked).tolist() == [1999, 0, -1, -1, -1]
+    assert numbers.index(pa.array([4, None])).tolist() == [2, -1]
+    assert words.index([" a", "é ", "b c", "b", "zz", "Z"]).tolist() == [1, 3, 2, -1, -1, 0]
+
+
+def test_a_few_positions_are_grouped_as_many_are(monkeypatch):
+    codes = np.random.default_rng(0).integers(0, 9, 50).astype(np.int32)
+    few = indexing.group(codes, 11)
+    monkeypatch.setattr(indexing, "FEW", 0)
+    for found, expected in zip(few, indexing.group(codes, 11), strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
 
 
 def test_ids_that_stripping_makes_equal_are_refused(put):

@@ -156,7 +156,7 @@ def unselected(fit):
 
 @pytest.mark.parametrize("name", ["no side", "both sides, joint bias"])
 def test_recommendations_are_the_best_by_plain_loops(name, monkeypatch):
-    import bayesmf.fitted.recommend as module
+    import bayesmf.fitted.store.scores as module
 
     fit = fitted(name)
     everyone = [(u, i) for u in TRAIN.users.values for i in TRAIN.items.values]
@@ -164,8 +164,10 @@ def test_recommendations_are_the_best_by_plain_loops(name, monkeypatch):
         unselected(fit).predict(everyone)["mean"].to_numpy().reshape(TRAIN.n_users, TRAIN.n_items)
     )
     rated = TRAIN.to_sparse().toarray() != 0
-    for cells in (module.CELLS, 20):  # in one block, and in many
+    # in one block, and in many; all draws of the items side by side, and where they lie
+    for cells, few in ((module.CELLS, 0), (20, 0), (20, TRAIN.n_users)):
         monkeypatch.setattr(module, "CELLS", cells)
+        monkeypatch.setattr(module, "FEW", few)
         table = fit.recommend(n=3).to_pydict()
         for place, user in enumerate(TRAIN.users.values):
             score = np.where(rated[place], -np.inf, mean[place])

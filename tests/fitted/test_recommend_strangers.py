@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import bayesmf
-import bayesmf.fitted.recommend as module
+import bayesmf.fitted.store.scores as module
 from bayesmf import Ratings
 from bayesmf.cli.main import main
 from bayesmf.data.pairs import Pairs
@@ -78,9 +78,11 @@ def draws_of(posterior, number):
     return replace(posterior, draws=one, centre=None)
 
 
-@pytest.mark.parametrize("cells", [module.CELLS, 200])  # in one block, and in many
-def test_scores_are_those_of_predictions_without_selection(fit, cells, monkeypatch):
+# in one block, and in many; all draws of the items side by side, and where they lie
+@pytest.mark.parametrize(("cells", "few"), [(module.CELLS, 0), (200, 0), (200, module.FEW)])
+def test_scores_are_those_of_predictions_without_selection(fit, cells, few, monkeypatch):
     monkeypatch.setattr(module, "CELLS", cells)
+    monkeypatch.setattr(module, "FEW", few)
     users, items = [EVEN, 3, ODD, NOBODY], [*fit.posterior.items.values.tolist(), NEW]
     known = fit.posterior.items.values.tolist()
     pairs = Pairs(*zip(*((user, item) for user in users for item in items), strict=True))
@@ -100,7 +102,9 @@ def test_scores_are_those_of_predictions_without_selection(fit, cells, monkeypat
                     assert score == pytest.approx(expected[user, item], abs=1e-4)
 
 
-def test_a_draw_by_chance_is_a_draw_of_the_stranger(fit):
+@pytest.mark.parametrize("few", [0, module.FEW])
+def test_a_draw_by_chance_is_a_draw_of_the_stranger(fit, few, monkeypatch):
+    monkeypatch.setattr(module, "FEW", few)
     users = [EVEN, ODD, NOBODY]
     found = lists(fit, users, "thompson", items=[*ITEMS, NEW], seed=5)
     plain = fit.posterior.without_selection()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from bayesmf.kernels import designs
+from bayesmf.kernels import designs, reduce
 from bayesmf.kernels.designs import Sparse
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
@@ -76,6 +76,30 @@ def lines_of_sums() -> Pairs:
         for i, g in enumerate(group):
             right[k, i] = constant[k, g] + v[i] @ values[k, rated].astype(float) @ slope[k, g]
     return [(out, right)]
+
+
+@case
+def predict_draws() -> Pairs:
+    """mean + gamma_i + eta_j + S_i'T_j, draw by draw; rows are in several pairs."""
+    rng = np.random.default_rng(9)
+    x, y = rng.normal(size=(4, 7, 5)), rng.normal(size=(4, 6, 5))
+    user, item = rng.integers(0, 7, 33), rng.integers(0, 6, 33)
+    out, right = np.empty((4, 33)), np.empty((4, 33))
+    reduce.predict_draws(user, item, x, y, 3.5, out)
+    for k in range(4):
+        for p, (i, j) in enumerate(zip(user, item, strict=True)):
+            right[k, p] = 3.5 + x[k, i, 0] + y[k, j, 0] + x[k, i, 1:] @ y[k, j, 1:]
+    one = np.empty(33)
+    reduce.predict(user, item, x[2], y[2], 3.5, one)
+    return [(out, right), (one, right[2])]
+
+
+@case
+def add_draws() -> Pairs:
+    values, total = np.random.default_rng(10).normal(size=(6, 9)), np.arange(9.0)
+    right = total + values.sum(axis=0)
+    reduce.add_draws(values, total)
+    return [(total, right)]
 
 
 def row_strips(row: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ Locate = Callable[[int], str]
 """Says where row k of the input stands, for an error message: "ratings.csv, line 7"."""
 
 INTEGER = r"^-?[0-9]+$"
+FEW = 16  # one id is looked for as soon as a table of so many is made
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +66,29 @@ class Ids:
             )
         if column.type == pa.uint64():  # no id is above the largest int64
             column = pc.if_else(pc.less(column, pa.scalar(2**63, pa.uint64())), column, None)
-        known = pa.array(self.values, pa.int64() if kind == "integer" else pa.string())
-        asked = column.cast(known.type)
+        asked = column.cast(pa.int64() if kind == "integer" else pa.string())
+        if FEW * len(asked) < len(self) and not asked.null_count:
+            return self._search(asked)
+        known = pa.array(self.values, asked.type)
         found = pc.index_in(asked, value_set=known)
         if kind == "text" and found.null_count:  # an old model may have ids with blanks
             found = pc.coalesce(found, pc.index_in(strip(asked), value_set=known))
         found = pc.fill_null(found, -1)
         return found.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
+
+    def _search(self, asked: pa.ChunkedArray) -> NDArray[np.int32]:
+        """Look for a few ids one by one, where a table of all ids would take longer to make."""
+        if self.kind == "integer":
+            return self._find(asked.to_numpy())
+        found = self._find(np.array(asked.to_pylist(), object))
+        if (found < 0).any():
+            stripped = self._find(np.array(strip(asked).to_pylist(), object))
+            found = np.where(found < 0, stripped, found)
+        return found
+
+    def _find(self, asked: NDArray[Any]) -> NDArray[np.int32]:
+        at = np.minimum(np.searchsorted(self.values, asked), len(self) - 1)
+        return np.where(self.values[at] == asked, at, -1).astype(np.int32)
 
     def take(self, keep: NDArray[Any]) -> Ids:
         """Return the ids at the given positions, or under the given mask."""

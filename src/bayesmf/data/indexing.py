@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from bayesmf.choices import Duplicates
 from bayesmf.data.values import MOST
 
+FEW = 1 << 12  # positions that are sorted at once
+
 
 def take(values: NDArray[Any] | None, keep: Any) -> NDArray[Any] | None:
     """Return the values at some positions, if there are any."""
@@ -27,9 +29,14 @@ def group(codes: NDArray[np.int32], n: int) -> tuple[NDArray[np.int64], NDArray[
     A counting sort in compiled code: the csc matrix whose column k holds one entry in row
     codes[k] becomes, as csr, the list of columns of each row.
     """
+    size = len(codes)
+    if size < FEW:  # the same order without a matrix, which takes longer to make
+        starts = np.zeros(n + 1, np.int64)
+        np.cumsum(np.bincount(codes, minlength=n), out=starts[1:])
+        return starts, np.argsort(codes, kind="stable").astype(np.int32)
+
     from scipy import sparse
 
-    size = len(codes)
     index = np.int32 if size < np.iinfo(np.int32).max else np.int64
     pointers = np.arange(size + 1, dtype=index)
     ones = np.ones(size, np.int8)

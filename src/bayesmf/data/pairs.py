@@ -20,6 +20,7 @@ from bayesmf.data.values import check_times
 from bayesmf.errors import DataError, Option
 
 Index = NDArray[np.int32]
+PLAIN = list, tuple, np.ndarray  # which are no frames, as it takes long to find out otherwise
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ def pairs_of(
     if isinstance(given, Ratings):
         table = given.to_arrow()
         return Pairs(table["user"], table["item"], given.by_user.times)
+    if isinstance(given, PLAIN):
+        return _read_plain(given)
     try:
         frame = as_frame(given)
     except TypeError:
@@ -210,6 +213,8 @@ def ids_in(given: Any, role: Role, named: str | int | None = None) -> tuple[Any,
     if isinstance(given, str | int | np.integer):
         given = [given]
     try:
+        if isinstance(given, PLAIN):
+            raise TypeError
         native = as_frame(given, column=True)
     except TypeError:
         ids = np.asarray(given)

@@ -30,14 +30,12 @@ from bayesmf.fitted.settle import (
     Means,
     at_point,
     begin_draws,
+    gather_others,
     last_round,
     settle_scales,
 )
 from bayesmf.fitted.store.kept import JoinedDraws, kept_as
 from bayesmf.kernels.designs import pattern
-from bayesmf.kernels.gram import padded
-from bayesmf.kernels.rows import OtherSide
-from bayesmf.model.conditionals import POINTS
 from bayesmf.model.data import Data, RowPriors, SideData
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays, shift_names
@@ -52,6 +50,7 @@ Index = NDArray[np.int32]
 Arrays = Mapping[str, NDArray[np.float32]]
 MOST_RATINGS = 1 << 18  # of all draws that are drawn together
 MOST_ROWS = 1 << 11
+MOST_PARTS = 8  # of what has been rated, which are joined if there are more
 
 
 def _start_rows(
@@ -129,10 +128,13 @@ def _join(old: Posterior, side: Name, ratings: Ratings, seed: int) -> Posterior:
     counts = {"user": old.user_counts, "item": old.item_counts}
     counts[side] = np.concatenate([counts[side][kept], folding.mine.counts])[order]
     ids = {"user": old.users, "item": old.items, side: Ids(values[order])}
-    parts = old.train, old.held_out, side, given, ids["user"], ids["item"]
+    seen = old.seen
+    if seen is not None and len(seen) >= MOST_PARTS:
+        seen = tuple(part for part in (old.train, old.held_out) if part is not None)
+    parts = old, side, given, ids["user"], ids["item"]
     new, draws = folding.fold_draws(measured.draws), old.draws
     train: Any = partial(_join_train, *parts)
-    if old.model.responds:
+    if old.model.every_effect:
         train = train()
         draws, new = _follow_ratings(old, given, train, new)
     joined = replace(
@@ -145,6 +147,7 @@ def _join(old: Posterior, side: Name, ratings: Ratings, seed: int) -> Posterior:
         user_counts=counts["user"],
         item_counts=counts["item"],
         held_out=partial(_join_held_out, *parts),
+        parts=None if seen is None else (*seen, given),
     )
     # what is known of rows that training has not seen does not come from such rows
     joined.newcomers.unseen_rows = {side: measured}
@@ -168,18 +171,14 @@ def _follow_ratings(
 
 
 def _join_train(
-    train: Ratings | None,
-    held_out: Ratings | None,
-    side: Name,
-    given: Ratings,
-    users: Ids,
-    items: Ids,
+    old: Posterior, side: Name, given: Ratings, users: Ids, items: Ids
 ) -> Ratings | None:
     """Return what the users' rows rest on from now on.
 
     Earlier ratings of users who are known anew no longer count. The ratings of new items did not
     change the users' rows.
     """
+    train = old.train
     if train is None:
         return None
     if side == "item":
@@ -189,17 +188,13 @@ def _join_train(
 
 
 def _join_held_out(
-    train: Ratings | None,
-    held_out: Ratings | None,
-    side: Name,
-    given: Ratings,
-    users: Ids,
-    items: Ids,
+    old: Posterior, side: Name, given: Ratings, users: Ids, items: Ids
 ) -> Ratings | None:
     """Return what else was rated: of users who are known anew, their earlier ratings too.
 
     Without the training ratings, what others have rated remains unknown.
     """
+    train, held_out = old.train, old.held_out
     if train is None:
         return merge_ratings([held_out], users, items)
     if side == "item":
@@ -266,18 +261,12 @@ class _Folding:
     def _fold_stack(self, span: slice, prior: NewRows) -> dict[str, NDArray[np.float32]]:
         """Return the new rows of some draws."""
         times, rows, size = span.stop - span.start, len(self.mine.counts), self.model.size
-        draws, other = self.old.draws, self.other
-        x = np.zeros((times, len(self.rated), padded(size + 1)))
-        for part in ("x", "noise"):
-            if f"{other}.{part}" in draws:
-                x[..., :size] += np.take(draws[f"{other}.{part}"][span], self.rated, axis=1)
-        beta = np.take(draws[f"{other}.alpha"][span], self.rated, axis=1).astype(float).ravel()
-        others = OtherSide.of(x.reshape(len(beta), x.shape[2]), beta, POINTS)
+        draws = self.old.draws
         priors = self._find_priors(prior)
         groups = priors.precision.shape[1]
         stacked = StackedRows(
             repeat(self.mine.observed, times, len(self.rated)),
-            others,
+            gather_others(draws, self.other, self.rated, span, size),
             draws["tau"][span, 0].astype(float),
             self.mine.counts,
             (np.arange(times)[:, None] * groups + priors.group).ravel(),

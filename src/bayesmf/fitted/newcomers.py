@@ -180,6 +180,13 @@ class Newcomers:
             return np.zeros((len(self.ids[name]), self.model.size))
         return np.asarray(X @ W)
 
+    def row_offsets(self, W: Array, name: Name, rows: NDArray[Any]) -> Array:
+        """What given designs add to some rows of training in each of many draws."""
+        X = self.given_matrix[name]
+        if X is None:
+            return np.zeros((len(W), len(rows), self.model.size))
+        return np.stack([X[rows] @ one for one in W])
+
     def number_strangers(
         self, asked: Pairs | Ratings, rows: Mapping[Name, NDArray[np.int32]]
     ) -> dict[str, dict[int, Matrix]]:

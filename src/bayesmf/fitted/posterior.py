@@ -19,9 +19,11 @@ from bayesmf.errors import DataError, Option
 from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.fitted.store.kept import Deferred, kept_as, put_arrays, take_rows
-from bayesmf.kernels.reduce import predict
+from bayesmf.fitted.store.linear import AskedRows, Linear, answers
+from bayesmf.kernels.reduce import add_draws
 from bayesmf.model.data import count_weights
 from bayesmf.model.designs import SIDES, Name
+from bayesmf.model.effects import BY_USER
 from bayesmf.model.likelihood import Discrete, Moments, Normal, Predictive
 from bayesmf.model.spec import Model
 from bayesmf.model.state import LIKELIHOOD, State, from_arrays, to_arrays
@@ -31,7 +33,6 @@ Index = NDArray[np.int32]
 BYTES = 1 << 29
 CHUNK = 1 << 16  # pairs predicted together
 MOST_LEVELS = 1000  # steps of a scale whose ratings have a probability each
-BY_ROW = ("x", "noise", "alpha", "newness", "query")  # what a prediction asks of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,7 @@ class Posterior:
     held_out: Deferred[Ratings] = Deferred()  # what else was rated: test, validation, new items
     updates: int = 0  # that it has had; each has random numbers of its own
     labels: Labels = Labels()  # what users, items and columns are called
+    parts: tuple[Ratings, ...] | None = None  # ``train`` and ``held_out`` before they are joined
 
     @classmethod
     def of(
@@ -111,6 +113,13 @@ class Posterior:
             side.x[:, : side.size] = drawn_rows(self.draws, number, name)
         return state
 
+    @property
+    def seen(self) -> tuple[Ratings, ...] | None:
+        """All that has been rated, in parts that may have fewer ids; None: it is not at hand."""
+        if self.parts is not None or self.train is None:
+            return self.parts
+        return (self.train,) if self.held_out is None else (self.train, self.held_out)
+
     def counts(self, name: Name) -> NDArray[np.int64]:
         """Return the training ratings of each user, or item."""
         return self.user_counts if name == "user" else self.item_counts
@@ -157,146 +166,36 @@ class Posterior:
     def _average(self, cells: Cells) -> Moments:
         """Means over the draws; doubt is their variance, and what is in doubt given a draw."""
         total, squares, doubt, noise_variance = np.zeros((4, len(cells.user)))
-        for draw in self._each_draw(self.draws, cells):
-            total += draw.mean
-            squares += draw.mean**2
-            doubt += draw.doubt
-            noise_variance += draw.noise_variance
+        for block in self._linear.blocks(self.draws, cells):
+            add_draws(block.mean, total)
+            add_draws(block.mean**2, squares)
+            add_draws(block.doubt, doubt)
+            add_draws(block.noise_variance, noise_variance)
         count = len(self)
         mean = total / count
         between = np.maximum(squares / count - mean**2, 0.0) * count / max(count - 1, 1)
         if self.centre is not None:
             one = {name: values[None] for name, values in self.centre.items()}
-            mean = next(self._each_draw(one, cells)).mean
+            mean = next(self._linear.blocks(one, cells)).mean[0]
         return Moments(mean, between + doubt / count, noise_variance / count)
-
-    def _each_draw(
-        self, draws: Mapping[str, NDArray[np.float32]], cells: Cells
-    ) -> Iterator[Moments]:
-        """Mean and variance of the linear predictors given each draw."""
-        rows: dict[Name, Index] = {"user": cells.user, "item": cells.item}
-        if any((index < 0).any() for index in rows.values()):
-            draws = self.newcomers.add_to(draws)
-        sizes = {name: len(self.ids(name)) for name in SIDES}
-        for name in SIDES:
-            if len(cells.user) < sizes[name] // 4:  # a copy of so few rows is soon made
-                draws, rows[name], sizes[name] = _narrow(draws, name, rows[name])
-        # nobody known stands behind all rows, then the strangers with attributes
-        found = {n: np.where(rows[n] < 0, sizes[n] - 1 - rows[n], rows[n]) for n in SIDES}
-        plain = cells.plain()
-        where = [
-            effect.locate(train, plain)
-            for effect, train in zip(self.model.every_effect, self.prepared, strict=True)
-        ]
-        for number in range(len(draws["tau"])):
-            x = {name: self._rows(draws, number, name, cells.given) for name in SIDES}
-            f = np.empty(len(cells.user))
-            predict(found["user"], found["item"], x["user"], x["item"], self.mean, f)
-            f += self._answer(draws, number, found)
-            doubt = self._doubt(draws, number, rows, x, found) + self._noise(
-                draws, number, x, found
-            )
-            for k, effect in enumerate(self.model.every_effect):
-                parameters = parameters_of(draws, number, f"effect {k}.")
-                f += effect.contribution(parameters, where[k])
-                doubt += effect.doubt(parameters, where[k])
-            noise_variance = np.full(len(f), 1 / float(draws["tau"][number][0]))
-            for name in SIDES:
-                alpha = draws[f"{name}.alpha"][number].astype(float)
-                noise_variance *= _behind(1 / alpha, len(x[name]), self._stranger_variance)[
-                    found[name]
-                ]
-            yield Moments(f, doubt, noise_variance)
-
-    def _rows(
-        self,
-        draws: Mapping[str, NDArray[np.float32]],
-        number: int,
-        name: Name,
-        given: Mapping[str, Any] | None,
-    ) -> NDArray[np.float32]:
-        """The rows of one side; behind them the mean of a stranger, and of those with attributes.
-
-        Where nothing of newcomers is among the draws, nobody asks for these.
-        """
-        values: NDArray[np.float32] = draws[f"{name}.x"][number]
-        if f"{name}.new_mean" not in draws:
-            return values
-        parts = [values, draws[f"{name}.new_mean"][number][None]]
-        if given is not None and name in given:
-            added = self.newcomers.offsets(draws[f"{name}.new_W"][number], name, given[name])
-            parts.append((draws[f"{name}.row_mean"][number] + added).astype(np.float32))
-        return np.vstack(parts)
-
-    def _answer(
-        self, draws: Mapping[str, NDArray[np.float32]], number: int, found: Mapping[Name, Any]
-    ) -> Any:
-        """newness_i b_j, and the same the other way: what it says that the pair is asked about."""
-        total: Any = 0.0
-        for name, other in zip(SIDES, SIDES[::-1], strict=True):
-            if f"{other}.query" in draws:
-                last = [int(found[side].max(initial=0)) + 1 for side in (name, other)]
-                newness = _behind(draws[f"{name}.newness"][number], last[0], 1.0)
-                query = _behind(draws[f"{other}.query"][number], last[1], 0.0)
-                total = total + newness[found[name]] * query[found[other]]
-        return total
 
     def answers(self, user: int, item: int) -> Array:
         """newness_i b_j of one pair, and the same the other way, by draw or at the centre."""
         draws = self.centred().draws
-        rows: dict[Name, Any] = {"user": np.array([user]), "item": np.array([item])}
-        found = [self._answer(draws, number, rows) for number in range(len(draws["tau"]))]
-        return np.array([np.sum(each) for each in found])
+        one = AskedRows(draws, "user", np.array([user])), AskedRows(draws, "item", np.array([item]))
+        every = slice(0, len(draws["tau"]))
+        return np.asarray(np.zeros(every.stop) + np.ravel(answers(*one, every)))
 
-    def _doubt(
-        self,
-        draws: Mapping[str, NDArray[np.float32]],
-        number: int,
-        rows: Mapping[Name, Any],
-        x: Mapping[Name, Any],
-        found: Mapping[Name, Any],
-    ) -> Array:
-        """The variance that the rows of strangers add, given a draw."""
-        doubt = np.zeros(len(rows["user"]))
-        strangers: dict[Name, list[tuple[Any, Array]]] = {"user": [], "item": []}
-        for name, other in zip(SIDES, SIDES[::-1], strict=True):
-            for mine, cov in ((rows[name] == -1, "new_cov"), (rows[name] < -1, "row_cov")):
-                if mine.any():
-                    C = draws[f"{name}.{cov}"][number].astype(float)
-                    strangers[name].append((mine, C))
-                    z = x[other][found[other][mine], : self.model.size].astype(float)
-                    z[:, 0] = 1.0
-                    doubt[mine] += np.einsum("ka,ab,kb->k", z, C, z)
-        for mine, C in strangers["user"]:
-            for theirs, D in strangers["item"]:
-                doubt[mine & theirs] += np.sum(C[1:, 1:] * D[1:, 1:])
-        return doubt
-
-    def _noise(
-        self,
-        draws: Mapping[str, NDArray[np.float32]],
-        number: int,
-        x: Mapping[Name, Any],
-        found: Mapping[Name, Any],
-    ) -> Any:
-        """(e_i' z_j)^2 of rows that are means, where e_i is what a draw would add to them."""
-        total: Any = 0.0
-        for name, other in zip(SIDES, SIDES[::-1], strict=True):
-            if f"{name}.noise" in draws:
-                noise = draws[f"{name}.noise"][number]
-                mine = np.minimum(
-                    found[name], len(noise) - 1
-                )  # strangers have a doubt of their own
-                added = np.empty(len(mine))
-                predict(mine, found[other], noise, x[other], 0.0, added)
-                added -= x[other][found[other], 0]  # z_j has 1 in place of the bias
-                total = total + np.where(found[name] < len(noise), added**2, 0.0)
-        return total
+    @cached_property
+    def _linear(self) -> Linear:
+        """What predictions take besides the draws."""
+        facts = self.model, self.mean, self.newcomers, self._stranger_variance, self.prepared
+        return Linear(*facts)
 
     @cached_property
     def prepared(self) -> list[Any]:
         """The training ratings as each effect of the model takes them; None if not at hand."""
-        if self.train is None:
+        if not self.model.every_effect or self.train is None:
             return [None] * len(self.model.every_effect)
         rows = self.train.by_user
         cells = Cells(rows.row_index, rows.index, rows.times)
@@ -320,7 +219,9 @@ class Posterior:
             return put_arrays(arrays, {k: 0 * arrays[k] for k in arrays if k.endswith(".query")})
 
         centre = None if whole.centre is None else silent(whole.centre)
-        return replace(whole, draws=silent(whole.draws), centre=centre)
+        # ratings that are not joined yet need not be
+        rated = {name: partial(getattr, whole, name) for name in ("train", "held_out")}
+        return replace(whole, draws=silent(whole.draws), centre=centre, **rated)  # type: ignore[arg-type]
 
     @cached_property
     def newcomers(self) -> Newcomers:
@@ -340,16 +241,30 @@ class Posterior:
 
     def each_chances(self, cells: Cells) -> Iterator[Array]:
         """P(rating = r) given each draw."""
-        levels, user = self.levels, np.maximum(cells.user, -1)
-        for number, draw in enumerate(self._each_draw(self.draws, cells)):
-            own = parameters_of(self.draws, number, LIKELIHOOD)
-            yield self.model.likelihood.probabilities(own, user, draw, levels)
+        levels, draws, likelihood = self.levels, self.draws, self.model.likelihood
+        known = cells.user >= 0
+        rows = np.unique(cells.user[known])
+        user = np.where(known, np.searchsorted(rows, cells.user), -1).astype(np.int32)
+        of_users = f"{LIKELIHOOD}{BY_USER}"
+        given = {
+            name.removeprefix(LIKELIHOOD): take_rows(draws, name, rows)
+            if name.startswith(of_users)
+            else draws[name]
+            for name in draws
+            if name.startswith(LIKELIHOOD)
+        }
+        each = (Moments(*draw) for block in self._linear.blocks(draws, cells)
+                for draw in zip(*block, strict=True))  # fmt: skip
+        for number, draw in enumerate(each):
+            own = {name: values[number].astype(float) for name, values in given.items()}
+            yield likelihood.probabilities(own, user, draw, levels)
 
     def each_expected(self, cells: Cells) -> Iterator[Array]:
         """The expected rating given each draw."""
         if self.model.likelihood.latent:
             return (chances @ self.levels for chances in self.each_chances(cells))
-        return (draw.mean for draw in self._each_draw(self.draws, cells))
+        blocks = self._linear.blocks(self.draws, cells)
+        return (mean for block in blocks for mean in block.mean)
 
     def check(self, ratings: Ratings) -> None:
         """Refuse ratings that are not on the scale, or that the likelihood cannot explain."""
@@ -386,11 +301,13 @@ class Posterior:
 
     def warm_row_of(self, name: Name, ids: Any) -> Index:
         """Find the row of each id that has training ratings; -1 for all others."""
-        return self._warm(name, self.row_of(name, ids))
+        every = ids is self.ids(name).values
+        rows = np.arange(len(ids), dtype=np.int32) if every else self.row_of(name, ids)
+        return self._warm(name, rows)
 
     def _warm(self, name: Name, rows: Index) -> Index:
-        counts = np.append(self.counts(name), 0)
-        return np.where(counts[rows] > 0, rows, -1).astype(np.int32)
+        seen = (rows >= 0) & (self.counts(name)[rows] > 0)
+        return np.where(seen, rows, -1).astype(np.int32)
 
     def cells(self, asked: Pairs | Ratings) -> Cells:
         """Find the rows of pairs or ratings; -1 for who has no training ratings.
@@ -402,38 +319,6 @@ class Posterior:
         user, item = self._warm("user", found.user), self._warm("item", found.item)
         given = self.newcomers.number_strangers(asked, {"user": user, "item": item})
         return Cells(user, item, found.time, given or None)
-
-
-def parameters_of(
-    draws: Mapping[str, NDArray[Any]], number: int, start: str
-) -> dict[str, NDArray[np.float64]]:
-    """The parameters of an effect or of the likelihood in one draw, by their own names."""
-    return {
-        name.removeprefix(start): draws[name][number].astype(float)
-        for name in draws
-        if name.startswith(start)
-    }
-
-
-def _narrow(
-    draws: Mapping[str, NDArray[np.float32]], name: Name, rows: Index
-) -> tuple[Mapping[str, NDArray[np.float32]], Index, int]:
-    """Draws with no more rows of one side than are asked for, where these are, and how many.
-
-    Strangers keep their numbers.
-    """
-    known, numbers = rows >= 0, rows.copy()
-    distinct, numbers[known] = np.unique(rows[known], return_inverse=True)
-    if not len(distinct):
-        distinct = np.zeros(1, np.int32)  # no side is empty
-    keys = [key for part in BY_ROW if (key := f"{name}.{part}") in draws]
-    few = {key: take_rows(draws, key, distinct) for key in keys}
-    return put_arrays(draws, few), numbers, len(distinct)
-
-
-def _behind(values: NDArray[Any], rows: int, value: float) -> NDArray[Any]:
-    """The values of all rows, with one value for the strangers behind them."""
-    return np.append(values, np.full(max(rows - len(values), 0), value))
 
 
 def check_on_scale(ratings: Ratings, scale: Scale) -> None:

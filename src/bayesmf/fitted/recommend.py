@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store.kept import take_rows
+from bayesmf.fitted.store.scores import CAUTION, choose_scores
 from bayesmf.kernels.ranking import largest, leave_out
 from bayesmf.model.designs import Matrix, Name
 from bayesmf.random.draws import Draws
@@ -25,8 +27,6 @@ from bayesmf.random.streams import stream
 
 Floats = NDArray[np.float32]
 Index = NDArray[np.int32]
-CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
-CAUTION = 1.0  # standard deviations below the mean, for "lower"
 
 
 class Asked(NamedTuple):
@@ -64,27 +64,31 @@ class Asked(NamedTuple):
         """Return some of them, by a slice or a mask."""
         return self._replace(ids=self.ids[keep], row=self.row[keep])
 
-    def means(self, draws: Mapping[str, Floats]) -> Iterator[Floats]:
-        """Each draw's rows; the row of a stranger is the mean of their prior."""
+    def means(self, draws: Mapping[str, Floats], span: slice) -> Floats:
+        """The rows in some draws; the row of a stranger is the mean of their prior."""
         name, unknown, named = self.name, self.row == -1, self.row < -1
-        numbers = -2 - self.row[named]
-        given = self.given[numbers] if named.any() else None
-        for number in range(len(draws["tau"])):
-            values = take_rows(draws, f"{name}.x", np.maximum(self.row, -1), number)
-            if unknown.any():
-                values[unknown] = draws[f"{name}.new_mean"][number]
-            if named.any():
-                added = given @ draws[f"{name}.new_W"][number].astype(float)
-                values[named] = draws[f"{name}.row_mean"][number] + added
-            yield values
+        values = take_rows(draws, f"{name}.x", np.maximum(self.row, -1), span)
+        if unknown.any():
+            values[:, unknown] = draws[f"{name}.new_mean"][span, None]
+        if named.any():
+            given = self.given[-2 - self.row[named]]
+            added = [given @ W for W in draws[f"{name}.new_W"][span].astype(float)]
+            values[:, named] = draws[f"{name}.row_mean"][span, None] + np.array(added)
+        return values
 
-    def noise(self, draws: Mapping[str, Floats], number: int) -> Floats | None:
-        """What a draw would add to rows that are means; None if there are none of these."""
+    def noise(self, draws: Mapping[str, Floats], span: slice) -> Floats | None:
+        """What draws would add to rows that are means; None if there are none of these."""
         if f"{self.name}.noise" not in draws:
             return None
-        values = take_rows(draws, f"{self.name}.noise", np.maximum(self.row, -1), number)
-        values[self.row < 0] = 0.0
+        values = take_rows(draws, f"{self.name}.noise", np.maximum(self.row, -1), span)
+        values[:, self.row < 0] = 0.0
         return values
+
+    def rows(self, draws: Mapping[str, Floats], span: slice, with_noise: bool) -> Floats:
+        """The rows in some draws, with what a draw would add if asked for: (draw, row, column)."""
+        values = self.means(draws, span)
+        noise = self.noise(draws, span) if with_noise else None
+        return values if noise is None else values + noise
 
 
 class Seen(NamedTuple):
@@ -99,8 +103,11 @@ class Seen(NamedTuple):
     def of(cls, users: Asked, items: Asked, ratings: Ratings) -> Seen:
         """Find what users have rated, known to the model or not."""
         row, rows = ratings.users.index(users.ids, "user ids"), ratings.by_user
-        column = Ids(items.ids).index(ratings.items.values, "item ids")
-        return cls(np.array(row), rows.starts, rows.index, column.astype(np.int64))
+        if items.ids is ratings.items.values:
+            column = np.arange(len(items.ids))
+        else:
+            column = Ids(items.ids).index(ratings.items.values, "item ids").astype(np.int64)
+        return cls(np.array(row), rows.starts, rows.index, column)
 
 
 def recommend(
@@ -131,17 +138,17 @@ def recommend(
         draws = {name: values[None] for name, values in posterior.centre.items()}
     if min(items.row.min(initial=0), users.row.min(initial=0)) < 0:
         draws = posterior.newcomers.add_to(draws)
-    y = _widen(draws, items, rank_by != "mean")
     caution = Caution.of(posterior, users, items) if rank_by == "lower" else None
-    chosen = (stream(Draws(seed), None, "thompson").uniforms(count)[:, 0] * len(posterior)).astype(
-        int
-    )
-    rows = max(CELLS // max(*y.shape, 1), 1)
+    chosen = np.zeros(count, int)
+    if rank_by == "thompson":
+        uniforms = stream(Draws(seed), None, "thompson").uniforms(count)[:, 0]
+        chosen = (uniforms * len(posterior)).astype(int)
+    score = choose_scores(draws, users, items, rank_by, chosen)
+    rows = score.rows
 
     def fill(begin: int) -> None:
         span = slice(begin, begin + rows)
-        x = _widen(draws, users.take(span), rank_by != "mean")
-        block = _score(x, y, posterior.model.size + 1, rank_by, chosen[span])
+        block = score(span)
         if caution is not None:
             caution.put(block, span)
         for part in seen:
@@ -151,18 +158,33 @@ def recommend(
         best[span] = top
         scores[span] = np.take_along_axis(block, top, axis=1) + np.float32(posterior.mean)
 
-    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        try:
-            for number, _ in enumerate(pool.map(fill, range(0, count, rows)), 1):
-                if progress is not None:
-                    progress(min(number * rows, count), count)
-        except BaseException:  # Ctrl-C does not wait for all the others
-            pool.shutdown(cancel_futures=True)
-            raise
+    _run(fill, range(0, count, rows), count, progress)
     best[~np.isfinite(scores)] = -1
     if posterior.model.likelihood.latent or (at is not None and posterior.model.every_effect):
         return _rescore(posterior, users, items, best, rank_by, chosen, at)
     return best, scores
+
+
+def _run(
+    fill: Callable[[int], None],
+    begins: range,
+    count: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Fill block after block, on all threads if there are several."""
+    with contextlib.ExitStack() as stack:
+        each: Callable[..., Iterator[None]] = map
+        if len(begins) > 1:
+            pool = stack.enter_context(ThreadPoolExecutor(numba.get_num_threads()))
+            each = pool.map
+        try:
+            for number, _ in enumerate(each(fill, begins), 1):
+                if progress is not None:
+                    progress(min(number * begins.step, count), count)
+        except BaseException:  # Ctrl-C does not wait for all the others
+            if len(begins) > 1:
+                pool.shutdown(cancel_futures=True)
+            raise
 
 
 def cells_of(users: Asked, items: Asked, user: Any, item: Any, at: int | None) -> Cells:
@@ -246,7 +268,9 @@ class Caution:
         """
         draws, count = self.posterior.draws, len(self.posterior)
         total, squares, doubt = np.zeros((3, len(users.row), len(items.row)))
-        for number, (x, y) in enumerate(zip(users.means(draws), items.means(draws), strict=True)):
+        for number in range(count):
+            span = slice(number, number + 1)
+            x, y = users.means(draws, span)[0], items.means(draws, span)[0]
             f = _multiply(x, y)
             total += f
             squares += f**2
@@ -254,8 +278,8 @@ class Caution:
         mean = total / count
         between = np.maximum(squares / count - mean**2, 0.0) * count / max(count - 1, 1)
         if self.posterior.centre is not None:
-            one = self.posterior.centred().draws
-            mean = _multiply(next(users.means(one)), next(items.means(one)))
+            one, first = self.posterior.centred().draws, slice(0, 1)
+            mean = _multiply(users.means(one, first)[0], items.means(one, first)[0])
         return np.asarray(mean - CAUTION * np.sqrt(between + doubt / count))
 
     def _add_doubt(
@@ -276,9 +300,9 @@ class Caution:
                     C = draws[f"{asked.name}.{cov}"][number].astype(float)
                     strangers[asked.name].append((mine, C[1:, 1:]))
                     out[mine] += np.sum(z @ C * z, axis=1)
-            noise = asked.noise(draws, number)
+            noise = asked.noise(draws, slice(number, number + 1))
             if noise is not None:
-                out += (noise @ z.T) ** 2
+                out += (noise[0] @ z.T) ** 2
         for mine, C in strangers["user"]:
             for theirs, D in strangers["item"]:
                 doubt[np.ix_(mine, theirs)] += np.sum(C * D)
@@ -288,44 +312,3 @@ def _multiply(x: Floats, y: Floats) -> NDArray[np.float64]:
     """The linear predictor of every pair, without the mean."""
     u, v = x.astype(float), y.astype(float)
     return np.asarray(u[:, :1] + v[:, 0] + u[:, 1:] @ v[:, 1:].T)
-
-
-def _widen(draws: Mapping[str, Floats], asked: Asked, with_noise: bool) -> Floats:
-    """Put (bias, 1, S) of users or (1, bias, T) of items in every draw side by side.
-
-    The product of two such rows is the sum of the predictions of all draws. What it says that
-    somebody chooses to rate an item is no part of it: nobody has chosen yet.
-    """
-    count, size = len(draws["tau"]), draws[f"{asked.name}.mu"].shape[1]
-    out = np.ones((len(asked.row), count, size + 1), np.float32)
-    columns = [0, *range(2, size + 1)] if asked.name == "user" else range(1, size + 1)
-    for k, values in enumerate(asked.means(draws)):
-        noise = asked.noise(draws, k) if with_noise else None
-        if noise is not None:
-            values += noise
-        out[:, k, columns] = values
-    return out.reshape(len(asked.row), -1)
-
-
-def _score(x: Floats, y: Floats, width: int, rank_by: RankBy, chosen: NDArray[Any]) -> Floats:
-    count = x.shape[1] // width
-    parts = [slice(k * width, (k + 1) * width) for k in range(count)]
-    if rank_by == "mean":
-        return np.asarray(x @ y.T / np.float32(count))
-    total: Floats = np.zeros((len(x), len(y)), np.float32)
-    if rank_by == "thompson":
-        for k in np.unique(chosen):
-            mine = chosen == k
-            total[mine] = x[mine, parts[k]] @ y[:, parts[k]].T
-        return total
-    squares: Floats = np.zeros_like(total)
-    for part in parts:
-        draw = x[:, part] @ y[:, part].T
-        total += draw
-        draw *= draw
-        squares += draw
-    total /= count
-    squares /= count
-    squares -= total * total
-    total -= np.float32(CAUTION) * np.sqrt(np.maximum(squares, 0))
-    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -9,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.store.kept import take_rows
+from bayesmf.kernels.gram import padded
+from bayesmf.kernels.rows import OtherSide
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
@@ -20,6 +24,7 @@ from bayesmf.sweep.response import Learn, update_response
 from bayesmf.sweep.rows import update_rows
 
 Array = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[np.float32]]
 Kind = Literal["draw", "mean", "point"]
 """What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
 UPDATES = 20  # of the new rows' Q, which settle in fewer
@@ -44,6 +49,18 @@ def begin_draws(old: Posterior, seed: int, number: int) -> Draws:
 def last_round(first: Draws, model: Model) -> Draws:
     """Random numbers of the last round, in which the rows are drawn that stay."""
     return replace(first, sweep=first.sweep + rounds_of(model))
+
+
+def gather_others(
+    draws: Arrays, name: Name, rows: NDArray[np.int32], span: slice, size: int
+) -> OtherSide:
+    """Return some rows of a side in some draws, all of them drawn, one draw after the other."""
+    x = np.zeros((span.stop - span.start, len(rows), padded(size + 1)))
+    for part in ("x", "noise"):
+        if f"{name}.{part}" in draws:
+            x[..., :size] += take_rows(draws, f"{name}.{part}", rows, span)
+    beta = take_rows(draws, f"{name}.alpha", rows, span).astype(float).ravel()
+    return OtherSide.of(x.reshape(len(beta), x.shape[2]), beta, conditionals.POINTS)
 
 
 def _draw_scales(

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import UPDATED, Updated
-from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
@@ -41,19 +40,28 @@ from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import POWER, Measured
 from bayesmf.fitted.posterior import Posterior, merge_ratings
-from bayesmf.fitted.settle import Kind, at_point, begin_draws, last_round, settle_scales
-from bayesmf.fitted.store.kept import Kept
+from bayesmf.fitted.settle import (
+    ROUNDS,
+    Kind,
+    at_point,
+    begin_draws,
+    gather_others,
+    last_round,
+    settle_scales,
+)
+from bayesmf.fitted.store.kept import JoinedDraws, Kept, put_arrays, take_rows
 from bayesmf.kernels.designs import Sparse
-from bayesmf.model.data import Data, RowPriors, SideData
+from bayesmf.model.data import Data, RowPriors, SideData, side_data
 from bayesmf.model.designs import SIDES, Name
 from bayesmf.model.spec import Model
 from bayesmf.model.state import LIKELIHOOD, Side, State, from_arrays
-from bayesmf.random.draws import Draws
+from bayesmf.random.draws import Draws, StackedDraws
 from bayesmf.random.philox import Counter
 from bayesmf.random.streams import stream
 from bayesmf.sweep.algorithm import Modes, Sampling
 from bayesmf.sweep.response import update_response
 from bayesmf.sweep.rows import update_rows
+from bayesmf.sweep.stacks import StackedRows, draw_stacked_rows, repeat
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -110,7 +118,7 @@ def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Pos
         _measure(old, name)
     train = merge_ratings([old.train, ratings], old.users, old.items)
     draws = follow(old.draws, old.train, train)
-    merged = _hand_on(old, replace(old, train=train, draws=draws))
+    merged = _hand_on(old, replace(old, train=train, draws=draws, parts=None))
     rows = np.sort(old.row_of(name, known))
     return _draw_again(merged, name, rows, seed) if len(rows) else merged
 
@@ -120,7 +128,7 @@ def _find_newcomers(old: Posterior, ratings: Ratings, name: Name) -> NDArray[np.
     rows = old.warm_row_of(name, _by(name, ratings).users.values)
     new = rows < 0
     if f"{name}.newness" in old.draws:
-        new |= np.take(old.draws[f"{name}.newness"], rows, axis=1).any(axis=0)  # -1 finds anything
+        new |= take_rows(old.draws, f"{name}.newness", rows).any(axis=0)  # -1 finds anything
     return np.asarray(new)
 
 
@@ -152,21 +160,6 @@ class _Picked:
     ratings: Ratings
     rows: Index  # their numbers in the posterior
     others: Index  # those of what they rated
-
-    def repeat(self, times: int) -> Ratings:
-        """The same ratings of so many copies of the rows, each with others of its own."""
-        one, count = self.ratings.by_user, np.arange(times, dtype=np.int32)[:, None]
-        size, other_size = len(self.rows), len(self.others)
-        return Ratings.from_sorted(
-            Ids(np.arange(times * size)),
-            Ids(np.arange(times * other_size)),
-            (count * size + one.row_index).ravel(),
-            (count * other_size + one.index).ravel(),
-            np.tile(one.values, times),
-            None if one.times is None else np.tile(one.times, times),
-            self.ratings.scale,
-            weights=None if one.weights is None else np.tile(one.weights, times),
-        )
 
 
 def _pick(ratings: Ratings, rows: Index) -> _Picked:
@@ -225,38 +218,71 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     parts = ("x",) if old.is_point else ("x", "alpha", "noise")
     names = [key for part in parts if (key := f"{name}.{part}") in old.draws]
     at = positions(_by(name, picked.ratings), old.train) if old.model.every_effect else None  # type: ignore[arg-type]
-    changed = [key for key in old.draws if key in names or is_of_row(key)]
-    draws: dict[str, Any] = dict(old.draws) | {key: old.draws[key].copy() for key in changed}
+    by_rating = {key: old.draws[key].copy() for key in old.draws if is_by_rating(key)}
+    redrawn: dict[str, list[Array]] = {}
     for number, begin in enumerate(range(0, len(old), together)):
         span = slice(begin, min(begin + together, len(old)))
         prior = known.draws.take(span)
-        added = [newcomers.offsets(W, name)[rows] for W in prior.W]
-        priors = _find_priors(prior, picked, np.array(added))
+        priors = _find_priors(prior, picked, newcomers.row_offsets(prior.W, name, rows))
         # after those of rows that are folded in
         own = begin_draws(old, seed, len(old) + 1 + number)
-        new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
+        if kind == "draw" and not old.model.responds:
+            new = _draw_stack(old, span, picked, name, priors, own)
+        else:
+            new = _draw_span(old, old.draws, span, picked, name, priors, own, kind)
         for key, values in new.items():
             if is_by_rating(key):
-                draws[key][begin, at] = values
+                by_rating[key][begin, at] = values
             elif key in names:
-                draws[key][span, rows] = values
-            elif name == "user":  # of the likelihood
-                draws[key][begin, rows] = values
+                redrawn.setdefault(key, []).append(values)
+            elif is_of_row(key):
+                redrawn.setdefault(key, []).append(values[None])
     centre = old.centre
     if old.centre is not None:
         assert known.centre is not None
         one = {key: values[None] for key, values in old.centre.items()}
         kind = "point" if old.is_point else "mean"
-        added = [newcomers.offsets(known.centre.W[0], name)[rows]]
-        priors = _find_priors(known.centre, picked, np.array(added))
+        added = newcomers.row_offsets(known.centre.W, name, rows)
+        priors = _find_priors(known.centre, picked, added)
         new = _draw_span(old, one, slice(0, 1), picked, name, priors, Draws(seed), kind)
         centre = dict(old.centre) | {key: old.centre[key].copy() for key in names}
         for key in names:
             centre[key][rows] = new[key][0]
-    counts = old.counts(name).copy()
+    counts, order = old.counts(name).copy(), np.arange(len(old.ids(name)))
     counts[rows] = picked.ratings.by_user.counts
+    order[rows] = len(order) + np.arange(len(rows))
+    found = {key: np.concatenate(each).astype(np.float32) for key, each in redrawn.items()}
+    draws = JoinedDraws(put_arrays(old.draws, by_rating), len(order), found, order)
     new_counts: dict[str, Any] = {f"{name}_counts": counts}
     return _hand_on(old, replace(old, draws=draws, centre=centre, **new_counts))
+
+
+def _draw_stack(
+    old: Posterior, span: slice, picked: _Picked, name: Name, priors: RowPriors, own: Draws
+) -> dict[str, Array]:
+    """Return the rows of some draws, all of them drawn together: (draw, row, ...)."""
+    model, draws, shape = old.model, old.draws, (span.stop - span.start, len(picked.rows))
+    other: Name = "item" if name == "user" else "user"
+    mine, count = side_data(picked.ratings.by_user, name, old.mean), shape[0] * shape[1]
+    stacked = StackedRows(
+        repeat(mine.observed, shape[0], len(picked.others)),
+        gather_others(draws, other, picked.others, span, model.size),
+        draws["tau"][span, 0].astype(float),
+        mine.counts,
+        np.arange(count),
+        priors.precision,
+        priors.linear,
+    )
+    alpha = take_rows(draws, f"{name}.alpha", picked.rows, span).astype(float).ravel()
+    streams = StackedDraws(own.seed, own.chain, own.sweep, each=count)
+    nothing = np.zeros_like(priors.precision)
+    x, noise, alpha, _ = draw_stacked_rows(model, name, stacked, nothing, streams, ROUNDS, alpha)
+    found = {f"{name}.alpha": alpha.reshape(shape)}
+    if f"{name}.noise" in draws:
+        found[f"{name}.noise"] = noise.reshape(*shape, -1)
+    else:
+        x += noise
+    return found | {f"{name}.x": x.reshape(*shape, -1)}
 
 
 def _draw_span(
@@ -274,7 +300,7 @@ def _draw_span(
     index: dict[Name, Index] = {"user": picked.rows, "item": picked.others}
     if name == "item":
         index = {"user": picked.others, "item": picked.rows}
-    data = Data.of(_by(name, picked.repeat(times)), model, old.mean, designs=False)
+    data = Data.of(_by(name, picked.ratings), model, old.mean, designs=False)
     model, state = _stack(model, draws, span, index, kind)
     me, others = state.sides(name)
     others.alpha *= np.repeat(draws["tau"][span, 0].astype(float), len(picked.others))
@@ -312,7 +338,7 @@ def _stack(
     for side, rows in index.items():
         for part in ("x", "alpha", "scale", "noise"):
             if f"{side}.{part}" in draws:
-                values = np.take(draws[f"{side}.{part}"][span], rows, axis=1)
+                values = take_rows(draws, f"{side}.{part}", rows, span)
                 arrays[f"{side}.{part}"] = values.reshape(-1, *values.shape[2:])
         if f"{side}.noise" in draws:
             arrays[f"{side}.x"] = arrays[f"{side}.x"] + arrays[f"{side}.noise"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import prange
 
-from bayesmf.machine import parallel
+from bayesmf.machine import parallel, serial
 
 BLOCK = 2048  # rows summed together, whatever the number of threads
 
@@ -37,14 +39,33 @@ def weighted_moments(x, weight, first, end):
 
 
 @parallel
-def predict(user, item, x, y, mean, out):
-    """Predicts mean + gamma_i + eta_j + S_i'T_j for every pair; x and y hold (bias, features)."""
-    for k in prange(len(out)):
+def predict_draws(user, item, x, y, mean, out):
+    """Predicts mean + gamma_i + eta_j + S_i'T_j for every pair in every draw.
+
+    x and y hold the rows (bias, features) of draw after draw.
+    """
+    pairs = out.shape[1]
+    for q in prange(out.size):
+        number = q // pairs
+        k = q - number * pairs
         i, j = user[k], item[k]
-        total = mean + x[i, 0] + y[j, 0]
-        for a in range(1, x.shape[1]):
-            total += x[i, a] * y[j, a]
-        out[k] = total
+        total = mean + x[number, i, 0] + y[number, j, 0]
+        for a in range(1, x.shape[2]):
+            total += x[number, i, a] * y[number, j, a]
+        out[number, k] = total
+
+
+def predict(user: Any, item: Any, x: Any, y: Any, mean: float, out: Any) -> None:
+    """Predicts every pair in one draw, whose rows are x and y."""
+    predict_draws(user, item, x[None], y[None], mean, out[None])
+
+
+@serial
+def add_draws(values, total):
+    """Adds the rows of values to the total, one after the other."""
+    for number in range(values.shape[0]):
+        for k in range(len(total)):
+            total[k] += values[number, k]
 
 
 @parallel

@@ -315,7 +315,8 @@ def draw_from_grams(grams, weight, prior, counter, out, errors):
 
 
 class Stack(NamedTuple):
-    """Rows of several draws, draw after draw: row s is row s % rows of draw s // rows.
+    """Rows of several draws, draw after draw; row s has the random numbers of row s % rows of the
+    chain s // rows after that of a counter.
 
     Their prior is given by precision and linear term; rows of one group share a precision.
     """
@@ -325,7 +326,7 @@ class Stack(NamedTuple):
     linear: Any  # of each row
     group: Any  # of each row
     precision: Any  # lower triangles row by row, of each group
-    rows: int  # of one draw
+    rows: int  # of one chain
 
 
 @parallel

@@ -6,7 +6,11 @@ with these methods that is passed to ``Model``.
 
 Two names have a meaning. An array called ``rating.``… has one entry for each training rating, and
 is kept in half precision; an array called ``user.``… has one row for each user. Everything else is
-shared by all ratings.
+shared by all ratings. A likelihood that predicts gets the rows of those users that are asked about.
+
+An effect with parameters of single ratings may also have a method ``narrow(where)``. It returns
+where pairs lie among fewer ratings, and the positions of these among all: predictions then read the
+parameters of these alone.
 """
 
 from __future__ import annotations

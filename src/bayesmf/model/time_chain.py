@@ -108,6 +108,14 @@ class TimeChain:
         later = encode(np.where(has_after, train.times[two] - time, 0))
         return Neighbours(before, after, earlier, later)
 
+    def narrow(self, where: Neighbours) -> tuple[Neighbours, NDArray[np.int64]]:
+        """The same neighbours by their numbers among the ratings returned, which hold all."""
+        both = np.stack([where.before, where.after])
+        known = both >= 0
+        ratings, numbers = np.unique(both[known], return_inverse=True)
+        both[known] = numbers
+        return where._replace(before=both[0], after=both[1]), ratings
+
     def start(self, train: Sequence, draws: Draws) -> Parameters:
         """No moods yet, and what chains of ratings usually are like."""
         theta, variance = np.array([2.2, math.log(0.1)]), np.array([RATE * self.unit**2])

@@ -52,30 +52,37 @@ def repeat(observed: Observed, times: int, others: int) -> Observed:
 
 
 def draw_stacked_rows(
-    model: Model, side: Name, rows: StackedRows, traces: Array, draws: StackedDraws, rounds: int
+    model: Model,
+    side: Name,
+    rows: StackedRows,
+    traces: Array,
+    draws: StackedDraws,
+    rounds: int,
+    alpha: Array | None = None,
 ) -> tuple[Array, Array, Array, Array]:
     """Draw the precisions alpha in rounds with the rows, and then the rows.
 
-    Returns the means of the rows, what a draw adds to each, alpha, and tr(T C) with C the
-    covariance of a row and T in ``traces`` for each group.
+    ``alpha`` is where they begin, 1 if None. Returns the means of the rows, what a draw adds to
+    each, alpha, and tr(T C) with C the covariance of a row and T in ``traces`` for each group.
     """
     count, size = rows.linear.shape
     sums = np.empty((-(-count // LANES), (size + 1) * (size + 2) // 2 * LANES))
     width = (0,) * (rows.others.z.shape[1] // LANES)
     pack_lanes(rows.observed, rows.others.z, size, width, sums)
     tau = np.repeat(rows.tau, len(rows.counts))
-    counts, alpha = np.tile(rows.counts, len(rows.tau)), np.ones(count)
+    counts = np.tile(rows.counts, len(rows.tau))
+    now = np.ones(count) if alpha is None else alpha
 
     def stack() -> Stack:
-        weight = tau * alpha
-        return Stack(sums, weight, rows.linear, rows.group, rows.precision, len(rows.counts))
+        weight = tau * now
+        return Stack(sums, weight, rows.linear, rows.group, rows.precision, draws.each)
 
     for number in range(rounds if model.precision != "constant" else 0):
         own, errors = replace(draws, sweep=draws.sweep + number), np.empty(count)
         draw_stack(stack(), stream(own, side, "rows").counter(), errors)
         conditional = conditionals.alpha(model, counts, errors, tau)
-        alpha = conditional.sample(stream(own, side, "alpha"))
+        now = conditional.sample(stream(own, side, "alpha"))
     own = replace(draws, sweep=draws.sweep + rounds)
     mean, noise, trace = np.empty((count, size)), np.empty((count, size)), np.empty(count)
     settle_stack(stack(), stream(own, side, "rows").counter(), traces, mean, noise, trace)
-    return mean, noise, alpha, trace
+    return mean, noise, now, trace

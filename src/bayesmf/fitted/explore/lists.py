@@ -85,14 +85,14 @@ def read_seen(posterior: Posterior, given: Any, named: Mapping[Any, Any]) -> lis
                 users=pairs.user, items=pairs.item, ratings=zeros, duplicates="last"
             )
         ]
-    train, held_out = posterior.train, posterior.held_out
-    if train is None:
+    parts = posterior.seen
+    if parts is None:
         raise DataError(
             "the training ratings are not at hand to leave out what was rated; give them with "
             f"{Option('seen', 'RATINGS')}, or keep what was rated in with "
             f"{Option('exclude_seen', False)}"
         )
-    return [train] if held_out is None else [train, held_out]
+    return list(parts)
 
 
 def list_items(
@@ -199,11 +199,8 @@ def _unit_rows(posterior: Posterior, items: Asked) -> Floats:
     if items.row.min(initial=0) < 0:
         draws = posterior.newcomers.add_to(draws)
     parts = []
-    for number, (rows, metric) in enumerate(
-        zip(items.means(draws), metrics(posterior, "item"), strict=True)
-    ):
-        noise = items.noise(draws, number)
-        features = rows if noise is None else rows + noise
+    for number, metric in enumerate(metrics(posterior, "item")):
+        features = items.rows(draws, slice(number, number + 1), True)[0]
         z = metric.place(features[:, 1 : posterior.model.size])
         length = np.linalg.norm(z, axis=1, keepdims=True)
         parts.append(z / np.where(length > 0, length, 1.0))

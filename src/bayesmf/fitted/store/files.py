@@ -347,7 +347,8 @@ def _parse_ratings(table: pa.Table, users: Ids, items: Ids, scale: Scale) -> Rat
     if not table.num_rows:
         none = np.empty(0, np.int32)
         return Ratings.from_sorted(users, items, none, none, np.empty(0), None, scale)
-    return replace(Ratings.from_frame(table).onto(users, items), scale=scale)
+    found = Ratings.from_frame(table).onto(users, items)
+    return replace(found, users=users, items=items, scale=scale)
 
 
 def _parse_ids(content: bytes, kind: str) -> Ids:

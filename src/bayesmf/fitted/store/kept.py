@@ -218,7 +218,10 @@ class _Part(NamedTuple):
         known = order < before
         own = self.order[np.where(known, order, 0)]
         joined = np.where(known, own, order - before + self.size + mine.shape[1])
-        return _Part(self.base, self.size, np.concatenate([mine, more], axis=1), joined)
+        both, is_new = np.concatenate([mine, more], axis=1), joined >= self.size
+        used, numbers = np.unique(joined[is_new] - self.size, return_inverse=True)
+        joined[is_new] = self.size + numbers  # rows that others have replaced are let go
+        return _Part(self.base, self.size, both[:, used], joined)
 
     def take(self, rows: Any, numbers: Any = slice(None)) -> Floats:
         """Some rows, of every draw or of one."""
@@ -287,15 +290,14 @@ class JoinedDraws(Mapping[str, Floats]):
 
 
 def take_rows(
-    draws: Mapping[str, Floats], name: str, rows: Any, number: int | None = None
+    draws: Mapping[str, Floats], name: str, rows: Any, numbers: slice | int = slice(None)
 ) -> Floats:
-    """Return some rows of an array, of every draw or of one; nothing is joined for them."""
-    numbers = slice(None) if number is None else number
+    """Return some rows of an array, of some draws or of one; nothing is joined for them."""
     part = draws.part(name) if isinstance(draws, JoinedDraws) else None
     if part is not None:
         return part.take(rows, numbers)
     values: Floats = draws[name][numbers]
-    return values[:, rows] if number is None else values[rows]
+    return values[:, rows] if isinstance(numbers, slice) else values[rows]
 
 
 def put_arrays(draws: Mapping[str, Floats], more: Mapping[str, Floats]) -> Mapping[str, Floats]:

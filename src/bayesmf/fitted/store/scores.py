@@ -1,0 +1,145 @@
+"""Scores of all items for some users, by which the items are ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesmf.choices import RankBy
+
+if TYPE_CHECKING:
+    from bayesmf.fitted.recommend import Asked
+
+Floats = NDArray[np.float32]
+FEW = 8  # users for whom it does not pay to put all draws of the items side by side
+CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
+CAUTION = 1.0  # standard deviations below the mean, for "lower"
+
+
+@dataclass(frozen=True)
+class Few:
+    """Scores of a few users: the items' rows are read where they lie, draw after draw."""
+
+    draws: Mapping[str, Floats]
+    users: Asked
+    items: Asked
+    rank_by: RankBy
+    chosen: NDArray[Any]  # the draw of each user, for "thompson"
+
+    @property
+    def rows(self) -> int:
+        """All users are scored together."""
+        return len(self.users.row)
+
+    def __call__(self, span: slice) -> Floats:
+        """Score all items for some users."""
+        users = self.users.take(span)
+        if self.rank_by == "thompson":
+            return np.concatenate([
+                self.score(users.take(slice(k, k + 1)), slice(number, number + 1))[0]
+                for k, number in enumerate(self.chosen[span].tolist())
+            ])  # fmt: skip
+        count = len(self.draws["tau"])
+        f = self.score(users, slice(0, count))
+        mean = f.sum(axis=0) / np.float32(count)
+        if self.rank_by == "mean":
+            return np.asarray(mean)
+        return _lower(mean, (f * f).sum(axis=0) / np.float32(count))
+
+    def score(self, users: Asked, span: slice) -> Floats:
+        """The linear predictors without the mean, in some draws: (draw, user, item)."""
+        draws, items, with_noise = self.draws, self.items, self.rank_by != "mean"
+        x = users.rows(draws, span, with_noise)
+        bias = x[..., :1].copy()
+        x[..., 0] = 1.0
+        strange = items.row < 0
+        every, rows = np.arange(len(items.row)), draws["item.alpha"].shape[1]
+        in_place = len(every) <= rows and (strange | (items.row == every)).all()
+        f: Floats = np.zeros((*x.shape[:2], len(every)), np.float32)
+        for part in ("x", "noise") if with_noise else ("x",):
+            if f"item.{part}" in draws:
+                y = draws[f"item.{part}"][span]
+                f += x @ (y[:, : len(every)] if in_place else y[:, np.maximum(items.row, -1)]).mT
+        if strange.any():
+            f[..., strange] = x @ items.take(strange).means(draws, span).mT
+        return np.asarray(f + bias)
+
+
+class Many:
+    """Scores of many users: one product of matrices has the sums over all draws."""
+
+    def __init__(
+        self,
+        draws: Mapping[str, Floats],
+        users: Asked,
+        items: Asked,
+        rank_by: RankBy,
+        chosen: NDArray[Any],
+    ) -> None:
+        self.draws, self.users, self.rank_by, self.chosen = draws, users, rank_by, chosen
+        self.y = _widen(draws, items, rank_by != "mean")
+        self.rows = max(CELLS // max(*self.y.shape, 1), 1)
+
+    def __call__(self, span: slice) -> Floats:
+        """Score all items for some users."""
+        x, y = _widen(self.draws, self.users.take(span), self.rank_by != "mean"), self.y
+        count, chosen = len(self.draws["tau"]), self.chosen[span]
+        width = x.shape[1] // count
+        parts = [slice(k * width, (k + 1) * width) for k in range(count)]
+        if self.rank_by == "mean":
+            return np.asarray(x @ y.T / np.float32(count))
+        total: Floats = np.zeros((len(x), len(y)), np.float32)
+        if self.rank_by == "thompson":
+            for k in np.unique(chosen):
+                mine = chosen == k
+                total[mine] = x[mine, parts[k]] @ y[:, parts[k]].T
+            return total
+        squares: Floats = np.zeros_like(total)
+        for part in parts:
+            draw = x[:, part] @ y[:, part].T
+            total += draw
+            draw *= draw
+            squares += draw
+        total /= count
+        squares /= count
+        return _lower(total, squares)
+
+
+def choose_scores(
+    draws: Mapping[str, Floats],
+    users: Asked,
+    items: Asked,
+    rank_by: RankBy,
+    chosen: NDArray[Any],
+) -> Few | Many:
+    """Return what scores items for users, ``rows`` of them at once.
+
+    ``chosen`` is the draw of each user, for "thompson".
+    """
+    kind = Few if len(users.row) <= FEW else Many
+    return kind(draws, users, items, rank_by, chosen)
+
+
+def _lower(mean: Floats, squares: Floats) -> Floats:
+    """So many standard deviations below the mean, given the mean square; in place."""
+    squares -= mean * mean
+    mean -= np.float32(CAUTION) * np.sqrt(np.maximum(squares, 0))
+    return mean
+
+
+def _widen(draws: Mapping[str, Floats], asked: Asked, with_noise: bool) -> Floats:
+    """Put (bias, 1, S) of users or (1, bias, T) of items in every draw side by side.
+
+    The product of two such rows is the sum of the predictions of all draws. What it says that
+    somebody chooses to rate an item is no part of it: nobody has chosen yet.
+    """
+    count, size = len(draws["tau"]), draws[f"{asked.name}.mu"].shape[1]
+    out = np.ones((len(asked.row), count, size + 1), np.float32)
+    columns = [0, *range(2, size + 1)] if asked.name == "user" else range(1, size + 1)
+    for k in range(count):
+        out[:, k, columns] = asked.rows(draws, slice(k, k + 1), with_noise)[0]
+    return out.reshape(len(asked.row), -1)
