@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import platform
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from types import FunctionType
 from typing import Any
 
 import numba
 import numpy as np
+from llvmlite.binding import get_host_cpu_features
 from numba import njit
 from threadpoolctl import ThreadpoolController
 
@@ -99,6 +102,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 serial, parallel = compiler(), compiler(parallel=True)
+
+
+@cache
+def arithmetic() -> str:
+    """What the last digits of a result depend on, besides the versions of packages."""
+    fused = "FMA" if get_host_cpu_features().get("fma") else "no FMA"
+    pools = ThreadpoolController().select(user_api="blas").lib_controllers
+    blas = {f"{one.internal_api} {getattr(one, 'architecture', None)}" for one in pools}
+    return ", ".join([platform.machine(), fused, *sorted(blas), " ".join(platform.libc_ver())])
+
+
+def compare_arithmetic(there: str, where: str) -> None:
+    """Warns if ``where`` has other arithmetic than this machine."""
+    if there != arithmetic():
+        warnings.warn(
+            f"{where} has other arithmetic than this machine ({there}; here {arithmetic()}): "
+            "results are as good, but their last digits are not those of one machine",
+            stacklevel=3,
+        )
+
+
 LANES = 8  # rows, or columns, that go through the arithmetic side by side
 
 

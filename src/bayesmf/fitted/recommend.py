@@ -160,7 +160,7 @@ def recommend(
 
     _run(fill, range(0, count, rows), count, progress)
     best[~np.isfinite(scores)] = -1
-    if posterior.model.likelihood.latent or at is not None:
+    if posterior.model.likelihood.latent or (at is not None and posterior.model.every_effect):
         return _rescore(posterior, users, items, best, rank_by, chosen, at)
     return best, scores
 

@@ -36,6 +36,7 @@ from bayesmf.inference.chains import NOT_REACHED, Chains
 from bayesmf.inference.convergence import Check
 from bayesmf.inference.loop import Clock
 from bayesmf.inference.target import RunningMoments
+from bayesmf.machine import arithmetic, compare_arithmetic
 from bayesmf.model.state import State, check_start, from_arrays, to_arrays
 
 FORMAT = 3
@@ -137,6 +138,7 @@ class Checkpoint:
             self._once(_draw(key), partial(run.kept.take, key), before)
         facts, arrays = _collect(run)
         facts.update(run=self.facts, sums=self._sums, seconds=clock.seconds)
+        facts["arithmetic"] = arithmetic()
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         body = _pack({**arrays, "facts": text})
         _write(self.folder / MAIN, f"{MAGIC} {FORMAT} {_sum(body)}\n".encode(), body)
@@ -161,6 +163,8 @@ class Checkpoint:
         facts, arrays = self._open(path)
         try:
             self._compare(facts["run"])
+            there = facts.get("arithmetic", arithmetic())
+            compare_arithmetic(there, f"the machine that wrote {self.folder}")
             self._sums = dict(facts["sums"])
             if "start" in self._sums:
                 self.start = from_arrays(self._part("start"), run.data)

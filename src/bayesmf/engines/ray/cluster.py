@@ -26,6 +26,7 @@ from bayesmf.engines.ray.resident import OnRay, ResidentData, place_residents
 from bayesmf.engines.ray.resident_sweep import resident_start, resident_sweep
 from bayesmf.errors import DataError, Option
 from bayesmf.kernels.designs import NO_VALUES, Sparse
+from bayesmf.machine import arithmetic, compare_arithmetic
 from bayesmf.model.data import (
     Data,
     Response,
@@ -147,6 +148,7 @@ class Ray:
     def place(self, ratings: Ratings | Shards, model: Model) -> Iterator[Data]:
         """The ratings in blocks where the workers find them."""
         with self.cluster() as ray:
+            _compare_machines(ray)
             if self.resident:
                 yield place_residents(OnRay(ray), ratings, model, self.blocks)
                 return
@@ -189,6 +191,27 @@ class Ray:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _compare_machines(ray: Any) -> None:
+    """Warn if machines of the cluster, those that are there now, have other arithmetic than this.
+
+    One alone is this one, or whatever it is, it does all of the work.
+    """
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    if len(nodes) < 2:
+        return
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    for node in nodes:
+        where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
+        asked = ray.remote(num_cpus=0, scheduling_strategy=where)(_arithmetic)
+        compare_arithmetic(ray.get(asked.remote()), f"the machine {node['NodeManagerHostname']}")
+
+
+def _arithmetic() -> str:
+    """``arithmetic``, as a function that Ray can send."""
+    return arithmetic()
 
 
 @dataclass(frozen=True)

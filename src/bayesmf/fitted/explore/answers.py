@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, Self
 
 from bayesmf.checks import check_choice, check_whole
@@ -95,9 +94,10 @@ class Explores:
     ) -> Any:
         """Find the ``n`` items that are most like one ``item``, or the users most like a ``user``.
 
-        Two items are alike if users who like the one like the other: their similarity is the
-        correlation over users of what the features say of the two items, from -1 to 1, averaged
-        over the draws. It does not depend on the basis that the features of a draw happen to have.
+        Two items are alike if the users who like the one more than is usual for them and for the
+        item also like the other so. The similarity is the correlation of that over users, from -1
+        to 1, averaged over the draws. It does not depend on the basis and the origin that the
+        features of a draw happen to have.
 
         - ``items``, ``exclude``, ``where``: which items may be in the answer, as in ``recommend``.
 
@@ -112,9 +112,9 @@ class Explores:
     def map(self, n: int | None = None, side: Name = "item") -> Any:
         """Lay the items (or users) out in two dimensions, like ones near each other.
 
-        The distance of two items tells how differently users like them: the coordinates are the two
-        principal ones of the covariance over users of what the features say, averaged over the
-        draws, in units of ratings. The one farthest from 0 is positive, on both axes.
+        The distance of two items tells how differently users like them, in units of ratings: the
+        coordinates are the two principal ones of the covariance whose correlation ``similar`` has,
+        averaged over the draws. The one farthest from 0 is positive, on both axes.
 
         - ``n``: so many items with the most ratings; all that have training ratings if None.
 
@@ -158,5 +158,6 @@ class Explores:
         old, made = self.posterior, copy(self)
         labels = old.labels.put_all(old.users, old.items, users, items)
         kept = "known" if "known" in vars(made) else "posterior"  # where the fit has it
-        vars(made)[kept] = replace(old, labels=labels)
+        vars(made)[kept] = copy(old)  # with what it has computed, which does not depend on titles
+        vars(vars(made)[kept])["labels"] = labels
         return made

@@ -1,11 +1,11 @@
 """Which items are alike, which users are, and a map of them: by what every draw identifies.
 
-The features of a draw have no basis and no origin of their own: a draw says the same if the items'
-features T are multiplied by any A and the users' S by the inverse of A', or if S is moved and the
-items' biases make up for it. Neither changes the covariance over users of what they think of two
-items,
+The features of a draw have no basis and no origin of their own: it predicts the same if the items'
+features T are multiplied by any A and the users' S by the inverse of A', and if T or S is moved and
+the biases of the other side make up for it. What all of them agree on is how much more, or less,
+each user likes each item than is usual for the two. Its covariance over users of two items is
 
-    c_jk = T_j' Cov(S) T_k,
+    c_jk = (T_j - T_mean)' Cov(S) (T_k - T_mean),
 
 so items are compared by the correlation c_jk / sqrt(c_jj c_kk) in every draw. An item is a user of
 the transposed data, so users are compared by the covariance over items.
@@ -13,7 +13,6 @@ the transposed data, so users are compared by the covariance over items.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,36 +38,60 @@ def check_features(posterior: Posterior) -> None:
         )
 
 
-def roots(posterior: Posterior, side: Name) -> list[Array]:
-    """Return L of every draw, where L L' is the covariance of the other side's features.
+class Metric(NamedTuple):
+    """What rows of one side are compared by in one draw."""
 
-    Rows without training ratings do not count. It is computed once for a posterior.
+    centre: Array  # the mean of their features
+    root: Array  # L, where L L' is the covariance of the other side's features
+    length: Array  # sqrt(c_jj) of every row
+
+    def place(self, features: Any) -> Array:
+        """Return L'(T_j - T_mean) of these rows: their products are the covariances c_jk."""
+        return np.asarray((features - self.centre) @ self.root)
+
+
+def metrics(posterior: Posterior, side: Name) -> list[Metric]:
+    """Return the metric of every draw; rows without training ratings have no part in it.
+
+    It is computed once for a posterior.
     """
-    kept: dict[Name, list[Array]] = vars(posterior).setdefault("_roots", {})
+    kept: dict[Name, list[Metric]] = vars(posterior).setdefault("_metrics", {})
     if side not in kept:
         other: Name = "item" if side == "user" else "user"
-        trained = posterior.counts(other) > 0
+        mine, theirs = posterior.counts(side) > 0, posterior.counts(other) > 0
         found = []
         for number in range(len(posterior)):
-            features = drawn_rows(posterior.draws, number, other)[trained, 1 : posterior.model.size]
-            features -= features.mean(axis=0)
+            own, features = (features_of(posterior, number, name) for name in (side, other))
+            features = features[theirs] - features[theirs].mean(axis=0)
             values, vectors = np.linalg.eigh(features.T @ features / len(features))
-            found.append(vectors * np.sqrt(np.maximum(values, 0.0)))
+            metric = Metric(
+                own[mine].mean(axis=0), vectors * np.sqrt(np.maximum(values, 0.0)), np.empty(0)
+            )
+            found.append(metric._replace(length=np.linalg.norm(metric.place(own), axis=1)))
         kept[side] = found
     return kept[side]
 
 
-def vectors(posterior: Posterior, side: Name, rows: Any) -> Iterator[Array]:
-    """Yield L'T_j of these rows in every draw: their products are the covariances c_jk."""
-    for number, root in enumerate(roots(posterior, side)):
-        features = drawn_rows(posterior.draws, number, side)[rows, 1 : posterior.model.size]
-        yield features @ root
+def features_of(posterior: Posterior, number: int, side: Name) -> Array:
+    """Return the features of all rows in one draw."""
+    return drawn_rows(posterior.draws, number, side)[:, 1 : posterior.model.size]
 
 
-def normalise(z: Array) -> Array:
-    """Return the rows at length 1; a row of zeros stays, and is like nothing."""
-    length = np.linalg.norm(z, axis=1, keepdims=True)
-    return np.asarray(np.divide(z, length, out=np.zeros_like(z), where=length > 0))
+def correlate(posterior: Posterior, side: Name, row: int, number: int) -> Array:
+    """Return the correlation of one row with every row in one draw; a row of zeros has 0.
+
+    With w = Cov(S) (T_j - T_mean) it takes one product of a matrix and a vector.
+    """
+    metric, draws, some = metrics(posterior, side)[number], posterior.draws, slice(row, row + 1)
+    features = slice(1, posterior.model.size)
+    parts = [
+        draws[f"{side}.{name}"][number] for name in ("x", "noise") if f"{side}.{name}" in draws
+    ]
+    mine = sum(part[some, features].astype(float) for part in parts)
+    w = metric.root @ metric.place(mine)[0]
+    products = sum(part[:, features] @ w.astype(np.float32) for part in parts)
+    product, scale = products - metric.centre @ w, metric.length * metric.length[row]
+    return np.asarray(np.divide(product, scale, out=np.zeros_like(scale), where=scale > 0))
 
 
 class Neighbours(NamedTuple):
@@ -84,11 +107,10 @@ class Neighbours(NamedTuple):
 def nearest(posterior: Posterior, side: Name, row: int, n: int, among: Any) -> Neighbours:
     """Find the ``n`` rows of ``among`` that are most like ``row``, which is none of them."""
     check_features(posterior)
-    rows = np.append(np.setdiff1d(among, [row]), row)
-    found = np.empty((len(posterior), len(rows) - 1), np.float32)
-    for number, z in enumerate(vectors(posterior, side, rows)):
-        unit = normalise(z)
-        found[number] = unit[:-1] @ unit[-1]
+    rows = np.setdiff1d(among, [row])
+    found = np.empty((len(posterior), len(rows)), np.float32)
+    for number in range(len(posterior)):
+        found[number] = correlate(posterior, side, row, number)[rows]
     n = min(n, found.shape[1])
     mean = found.mean(axis=0, dtype=np.float64)
     order = np.argsort(-mean, kind="stable")[:n]
@@ -99,17 +121,19 @@ def nearest(posterior: Posterior, side: Name, row: int, n: int, among: Any) -> N
     return Neighbours(rows[order], mean[order], low, high, counts[order] / len(found))
 
 
-def place(posterior: Posterior, side: Name, rows: Any) -> Array:
+def principal(posterior: Posterior, side: Name, rows: Any) -> Array:
     """Return two coordinates of each row: those in which the rows differ most.
 
-    They are the principal coordinates of the posterior mean of c_jk, centred over the rows: the
-    squared distance of two rows on the map is, as far as two coordinates can show it, the variance
-    over the other side of the difference between the two. The coordinate that is farthest from 0
-    is positive.
+    They are the principal coordinates of the posterior mean of c_jk: the squared distance of two
+    rows is, as far as two coordinates can show it, the variance over the other side of the
+    difference between the two. The coordinate that is farthest from 0 is positive.
     """
     check_features(posterior)
     count = len(rows)
-    draws = [z - z.mean(axis=0) for z in vectors(posterior, side, rows)]
+    draws = [
+        metric.place(features_of(posterior, number, side)[rows])
+        for number, metric in enumerate(metrics(posterior, side))
+    ]
 
     def times(v: Array) -> Array:
         return np.asarray(sum(z @ (z.T @ v) for z in draws) / len(draws))
