@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from bayesmf.checks import check_kind
+from bayesmf.checks import check_path
 from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data.io.archive import open_source
 from bayesmf.data.io.datasets import DATASETS, NAMES, Dataset
@@ -55,8 +55,7 @@ def load(
     - ``duplicates`` says what becomes of a pair rated more than once: "error" refuses it, "last"
       keeps the last rating of the file, "mean" the weighted mean, with the sum of the weights.
     """
-    check_kind("data", data, (str, os.PathLike), "a path, or the name of a data set")
-    name, kinds = os.fspath(data), _id_kinds(ids)
+    name, kinds = str(check_path("data", data)), _id_kinds(ids)
     columns = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     layout = {"separator": separator, "header": header, "member": member}
     if name == "demo":

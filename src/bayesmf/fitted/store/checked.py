@@ -49,7 +49,7 @@ def check_sums(files: Mapping[str, bytes]) -> None:
         if named.pop(name, None) != hashlib.sha256(content).hexdigest():
             raise Bad(f"{name} is not what was saved")
     missing = next(iter(named), None)
-    raise Bad(f"{SUMS} is damaged" if missing is None else f"lacks {missing[:80]!r}")
+    raise Bad(f"{SUMS} is damaged" if missing is None else f"lacks {missing[:80]}")
 
 
 def read_json(content: bytes) -> dict[str, Any]:
