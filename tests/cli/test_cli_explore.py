@@ -131,6 +131,9 @@ def test_ids_that_are_numbers(tmp_path):
     (tmp_path / "p.csv").write_text("user,item\n1,10\n2,12\n")
     rows = lines(run("predict", tmp_path / "f", tmp_path / "p.csv", "--json"))
     assert [row["title"] for row in rows] == ["Ten", None]
+    rows = lines(run("recommend", tmp_path / "f", "--user", "1", "--no-exclude-seen", "--items",
+                     tmp_path / "m.dat", "--json"))  # fmt: skip
+    assert {row["title"] for row in rows} == {"Ten", "Eleven"}
     (tmp_path / "few.txt").write_text("11\n12\nx\n")
     rows = lines(run("recommend", tmp_path / "f", "--user", "1", "--no-exclude-seen", "--items",
                      tmp_path / "few.txt", "--json"))  # fmt: skip

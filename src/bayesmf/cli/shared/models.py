@@ -53,7 +53,7 @@ COUNT = click.option(
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="How many to find.",
+    help="How many to find, for each user or item that is asked about.",
 )
 AT = click.option(
     "--at",

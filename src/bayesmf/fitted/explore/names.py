@@ -180,8 +180,10 @@ def list_ids(raw: Raw, side: Side, known: Ids, named: str | None = None) -> list
 
 
 def has_titles(raw: Raw) -> bool:
-    """Whether a table that lists ids has a column of titles too."""
-    return any(simplify(name) in TITLE_NAMES for name in raw.table.column_names)
+    """Whether a table that lists ids has a column of titles too, by its name or its place."""
+    names = raw.table.column_names
+    named = any(simplify(name) in TITLE_NAMES for name in names)
+    return named or (len(names) > 1 and _has_no_header(raw))
 
 
 def read_rows(given: Any) -> Raw:
