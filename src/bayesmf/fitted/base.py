@@ -17,10 +17,9 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets
-from bayesmf.evaluation.frequency import FrequencyBins
-from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted.arviz import to_arviz
 from bayesmf.fitted.explain import explain
+from bayesmf.fitted.explore import judge
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.recommend import Asked, Seen, recommend
@@ -308,29 +307,48 @@ class Fitted:
         """
         if not isinstance(test, Ratings):
             test = Ratings.from_frame(test)
-        posterior, rows = self.posterior, test.by_user
+        posterior = self.posterior
         posterior.check(test)
         cells = posterior.cells(test)
-        # of a user with ratings here, how many there are in training: -1 finds the last entry, 0
-        trained = np.append(posterior.user_counts, 0)[np.maximum(cells.user, -1)]
-        totals = trained + rows.counts[rows.row_index]
-        cut = (
-            FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
-        )
+        cut = judge.cut_bins(posterior, test, cells, bins)
         with using(self._threads_for(cells)):
             found = posterior.predictive(cells)
-        levels = posterior.levels if posterior.has_levels else None
-        facts = scores(np.asarray(rows.values, float), cut, found, levels)
-        by_bin = facts.pop("by_bin")
-        facts["by_user_frequency"] = [
-            {
-                "user_ratings": label,
-                "test_ratings": int(count),
-                **{name: each[k] for name, each in by_bin.items()},
-            }
-            for k, (label, count) in enumerate(zip(cut.labels, cut.counts, strict=True))
-        ]
-        return facts
+        return judge.evaluate(posterior, test, cut, found)
+
+    def evaluate_ranking(
+        self,
+        test: Any,
+        n: int = 10,
+        *,
+        relevant: float | None = None,
+        rank_by: RankBy = "mean",
+        seen: Any = None,
+        items: Any = None,
+        bins: Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        """Measure how many of the items that users liked stand in their lists of ``n`` items.
+
+        - ``test``, ``bins``: as ``evaluate`` takes them.
+        - ``relevant``: the least rating of an item that a user liked; the upper quarter of the
+          scale if None, which is 4 on a scale from 1 to 5.
+        - ``rank_by``, ``items``, ``seed``: as ``recommend`` takes them.
+        - ``seen``: ratings to leave out of the lists; those of training if None. Held-out ratings
+          stay in.
+
+        Users without a relevant test item are left out. The keys are ``n``, ``relevant_from``, the
+        number of ``users``; ``ndcg``, ``recall``, ``precision``, ``mrr`` and ``hit_rate``, each the
+        mean over users; ``coverage``, the share of the items that stand in a list; ``novelty``, the
+        mean of -log2(share of the users who rated the item); and ``by_user_frequency``: a list with
+        the same for each bin of users.
+        """
+        if not isinstance(test, Ratings):
+            test = Ratings.from_frame(test)
+        check_whole("n", n, 1)
+        if relevant is not None:
+            check_number("relevant", relevant)
+        asked = {"rank_by": rank_by, "seen": seen, "items": items, "seed": seed}
+        return judge.evaluate_ranking(self, test, n, relevant, bins, **asked)
 
     def explain(self, user: Any, item: Any, most: int = 5) -> dict[str, Any]:
         """Explain one prediction: its parts, and what the user's own ratings add to it.

@@ -1,0 +1,1 @@
+"""What a fit shows of itself and of its data."""
