@@ -25,6 +25,7 @@ from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit
 from bayesmf.inference.variational.fit import VariationalFit
+from bayesmf.selection.compare import Comparison
 
 HERE = Path(__file__).parent
 MADE = "Made from the code by `make api`; change it there."
@@ -46,6 +47,7 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
     ("Fits", "What every fit can do comes first, then what each algorithm leaves besides. "
      "[Predictions, recommendations, new users](guides/everyday.md)",
      [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
+    ("Choosing", "[Which model to take](guides/choosing.md).", [bayesmf.compare, Comparison]),
     ("Convergence", "What `fit.diagnostics()` returns. [Has it converged?](guides/convergence.md)",
      [Diagnostics, Verdict, Targets]),
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
@@ -58,7 +60,7 @@ INSIDE = {  # what callers have no use for
     "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict",
     "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep",
     "map", "describe_engine", "shared", "cluster", "propagate", "from_traces", "format_table",
-    "render", "message", "check_rows", "entries_of",
+    "render", "message", "check_rows", "entries_of", "format_lines",
 }  # fmt: skip
 CALLED = {Fitted: "fit"}  # as whom the methods are shown
 

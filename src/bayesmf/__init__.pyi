@@ -26,6 +26,7 @@ from bayesmf.model.attributes import Attributes as Attributes
 from bayesmf.model.designs import RatedSet as RatedSet
 from bayesmf.model.spec import Hyper as Hyper
 from bayesmf.model.spec import Model as Model
+from bayesmf.selection.compare import compare as compare
 
 __version__: str
 __all__: list[str]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
@@ -57,19 +58,24 @@ def liked_from(posterior: Posterior, relevant: float | None) -> float:
     return scale.low + UPPER * (scale.high - scale.low) if relevant is None else relevant
 
 
+def find_seen(posterior: Posterior, test: Ratings) -> NDArray[np.bool_]:
+    """Whether the pair of each test rating was in training; all False if that is not at hand."""
+    rows, train = test.by_user, posterior.train
+    if train is None:
+        return np.zeros(len(test), bool)
+    mine = posterior.row_of("user", test.users.values)[rows.row_index].astype(np.int64)
+    its = posterior.row_of("item", test.items.values)[rows.index]
+    width = len(posterior.items)
+    known = train.by_user.row_index.astype(np.int64) * width + train.by_user.index
+    return (mine >= 0) & (its >= 0) & np.isin(mine * width + its, known)
+
+
 def find_relevant(posterior: Posterior, test: Ratings, least: float) -> Ratings:
     """The test ratings of at least ``least``, without pairs that were in training.
 
     What a user rated in training is not recommended, so that it cannot be found in a list.
     """
-    keep = np.asarray(test.values, float) >= least
-    rows, train = test.by_user, posterior.train
-    if train is not None:
-        mine = posterior.row_of("user", test.users.values)[rows.row_index].astype(np.int64)
-        its = posterior.row_of("item", test.items.values)[rows.index]
-        width = len(posterior.items)
-        known = train.by_user.row_index.astype(np.int64) * width + train.by_user.index
-        keep &= (mine < 0) | (its < 0) | ~np.isin(mine * width + its, known)
+    keep = (np.asarray(test.values, float) >= least) & ~find_seen(posterior, test)
     if not keep.any():
         raise DataError(
             f"no test rating is {least:g} or more, so there is nothing to find in lists; choose a "
