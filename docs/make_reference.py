@@ -26,6 +26,9 @@ from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit
 from bayesmf.inference.variational.fit import VariationalFit
 from bayesmf.selection.compare import Comparison
+from bayesmf.selection.cross_validate import CrossValidation
+from bayesmf.selection.trials import Step
+from bayesmf.selection.tune import Tuning
 
 HERE = Path(__file__).parent
 MADE = "Made from the code by `make api`; change it there."
@@ -47,7 +50,10 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
     ("Fits", "What every fit can do comes first, then what each algorithm leaves besides. "
      "[Predictions, recommendations, new users](guides/everyday.md)",
      [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
-    ("Choosing", "[Which model to take](guides/choosing.md).", [bayesmf.compare, Comparison]),
+    ("Choosing", "[Which model to take](guides/choosing.md).", [
+        bayesmf.compare, Comparison, bayesmf.cross_validate, CrossValidation, bayesmf.tune, Tuning,
+        Step,
+    ]),
     ("Convergence", "What `fit.diagnostics()` returns. [Has it converged?](guides/convergence.md)",
      [Diagnostics, Verdict, Targets]),
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from bayesmf.data.pairs import Cells, frame_like
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import generator
 from bayesmf.errors import DataError
-from bayesmf.evaluation.bootstrap import Difference, lowest_of, paired_difference
+from bayesmf.evaluation.bootstrap import lowest_of, paired_difference
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import log_scores
 from bayesmf.fitted.base import Fitted, load_model
@@ -26,6 +26,7 @@ from bayesmf.selection.loo import check_draws, largest_k, leave_one_out
 Array = NDArray[np.float64]
 LEFT_OUT = 2000  # training ratings that are left out in turn, at most, unless told otherwise
 ALL = "all"
+ENDS = ("difference", "low", "high")
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +76,7 @@ class Comparison:
             count = row[counted.replace(" ", "_")]
             line = [row["model"], row["user_ratings"], f"{count:,}"]
             for name in self.measures:
-                value, low, high = (row[f"{name}_{end}"] for end in ("difference", "low", "high"))
+                value, low, high = (row[f"{name}_{end}"] for end in ENDS)
                 told = "" if row["model"] == self.models[0] else f"{value:+.4f}"
                 if told and np.isfinite(low):
                     told += f" [{low:+.4f}, {high:+.4f}]"
@@ -123,25 +124,56 @@ def compare(
         return _leave_out(named, ratings, bins, seed, threads)
     if not isinstance(test, Ratings):
         test = Ratings.from_frame(test)
-    user, values = test.by_user.row_index, np.asarray(test.values, float)
-    squares: dict[str, Array] = {}
-    logs: dict[str, Array] = {}
+    rows, found = test.by_user, {}
     cut: FrequencyBins | None = None
-    measure = "log_score"
     for name, fit in _each(named, threads):
-        posterior = fit.posterior
         cells = _check_test(name, fit, test)
-        cut = cut or cut_bins(posterior, test, cells, bins)
-        with using(fit._threads_for(cells)):
-            found = posterior.predictive(cells)
-        levels = posterior.levels if posterior.has_levels else None
-        measure = "log_score" if levels is None else "log_probability"
-        squares[name], logs[name] = (found.mean - values) ** 2, log_scores(values, found, levels)
+        cut = cut or cut_bins(fit.posterior, test, cells, bins)
+        found[name] = measure(fit, test, cells)
     assert cut is not None
-    measures = {"rmse": (squares, np.sqrt), measure: (logs, np.asarray)}
-    best, tied = lowest_of({n: _sum(user, test.n_users, each) for n, each in squares.items()})
-    rows = _rows(list(named), measures, user, cut, "test_ratings")
-    return Comparison(rows, list(named), tuple(measures), best, tied, [])
+    bin_of = np.zeros(test.n_users, np.intp)
+    bin_of[rows.row_index] = cut.index
+    return summarise(found, bin_of, cut.labels)
+
+
+class Sums(NamedTuple):
+    """What one model's predictions of test ratings add up to, user by user."""
+
+    counts: Array  # test ratings
+    squares: Array  # of the errors
+    logs: Array  # log probabilities of the ratings, or densities
+    levels: bool  # whether they are probabilities
+
+    def add(self, other: Sums) -> Sums:
+        """Those of both parts of the test ratings together."""
+        counts, squares = self.counts + other.counts, self.squares + other.squares
+        return Sums(counts, squares, self.logs + other.logs, self.levels)
+
+
+def measure(fit: Fitted, test: Ratings, cells: Cells) -> Sums:
+    """Predict test ratings, whose rows in the fit are ``cells``, and sum the errors by user."""
+    posterior, values = fit.posterior, np.asarray(test.values, float)
+    with using(fit._threads_for(cells)):
+        found = posterior.predictive(cells)
+    levels = posterior.levels if posterior.has_levels else None
+    logs, user = log_scores(values, found, levels), test.by_user.row_index
+    counts, squares, logs = (
+        _sum(user, test.n_users, each) for each in (None, (found.mean - values) ** 2, logs)
+    )
+    return Sums(counts, squares, logs, levels is not None)
+
+
+def summarise(
+    found: Mapping[str, Sums], bin_of: NDArray[np.intp], labels: Sequence[str]
+) -> Comparison:
+    """Compare models by their sums; ``bin_of`` is the bin of each user."""
+    first = next(iter(found.values()))
+    name = "log_probability" if first.levels else "log_score"
+    squares = {model: sums.squares for model, sums in found.items()}
+    logs = {model: sums.logs for model, sums in found.items()}
+    measures = {"rmse": (squares, np.sqrt), name: (logs, np.asarray)}
+    rows = _rows(measures, first.counts, bin_of, labels, "test_ratings")
+    return Comparison(rows, list(found), tuple(measures), *lowest_of(squares), [])
 
 
 def _check_test(name: str, fit: Fitted, test: Ratings) -> Cells:
@@ -188,31 +220,29 @@ def _sum(user: NDArray[Any], users: int, values: Array | None = None) -> Array:
 
 
 def _rows(
-    names: list[str],
     measures: Mapping[str, tuple[Mapping[str, Array], Any]],
-    user: NDArray[Any],
-    cut: FrequencyBins,
+    counts: Array,
+    bin_of: NDArray[np.intp],
+    labels: Sequence[str],
     counted: str,
 ) -> list[dict[str, Any]]:
-    """A row for each model overall, and then for each bin."""
-    found, users = [], int(user.max(initial=-1)) + 1
-    places = {ALL: np.ones(len(user), bool)}
-    if len(cut.labels) > 1:
-        places |= {label: cut.index == k for k, label in enumerate(cut.labels)}
+    """A row for each model overall, and then for each bin, from the sums of each user."""
+    found = []
+    places = {ALL: np.ones(len(counts), bool)}
+    if len(labels) > 1:
+        places |= {label: bin_of == k for k, label in enumerate(labels)}
+    names = list(next(iter(measures.values()))[0])
     for label, here in places.items():
-        counts = _sum(user[here], users)
+        total = counts[here].sum()
         for name in names:
-            row = {"model": name, "user_ratings": label, counted: int(counts.sum())}
-            for measure, (values, form) in measures.items():
-                mine, first = (
-                    _sum(user[here], users, values[which][here]) for which in (name, names[0])
-                )
-                difference: Difference = paired_difference(first, mine, counts, form)
-                row[measure] = float(form(mine.sum() / max(counts.sum(), 1)))
+            row = {"model": name, "user_ratings": label, counted: int(total)}
+            for measure, (sums, form) in measures.items():
+                mine, first = (sums[which][here] for which in (name, names[0]))
+                found_difference = paired_difference(first, mine, counts[here], form)
+                row[measure] = float(form(mine.sum() / max(total, 1)))
                 row |= {
-                    f"{measure}_difference": difference.value,
-                    f"{measure}_low": difference.low,
-                    f"{measure}_high": difference.high,
+                    f"{measure}_{end}": value
+                    for end, value in zip(ENDS, found_difference, strict=True)
                 }
             found.append(row)
     return found
@@ -254,13 +284,14 @@ def _leave_out(
     user, totals = trained.by_user.row_index[chosen], trained.by_user.counts
     mine = totals[user]
     cut = FrequencyBins.at_quantiles(mine) if bins is None else FrequencyBins(bins, mine)  # type: ignore[arg-type]
-    best = max(scores, key=lambda name: float(scores[name].sum()))
     sums = {name: _sum(user, len(totals), each) for name, each in scores.items()}
-    counts = _sum(user, len(totals))
+    counts, bin_of = _sum(user, len(totals)), np.zeros(len(totals), np.intp)
+    bin_of[user] = cut.index
+    best = max(scores, key=lambda name: float(scores[name].sum()))
     tied = [
         name
         for name in scores
         if name != best and not paired_difference(sums[name], sums[best], counts).sign
     ]
-    rows = _rows(list(named), {"loo": (scores, np.asarray)}, user, cut, "ratings")
+    rows = _rows({"loo": (sums, np.asarray)}, counts, bin_of, cut.labels, "ratings")
     return Comparison(rows, list(named), ("loo",), best, tied, notes)
