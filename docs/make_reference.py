@@ -21,6 +21,7 @@ from bayesmf.cli.shared.options import reading_options
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets, Verdict
 from bayesmf.fitted.base import Fitted, SavedFit
+from bayesmf.fitted.explore.plot import Plot
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit
@@ -43,13 +44,14 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      "[How to extend it](guides/extending.md)",
      [bayesmf.Model, bayesmf.Hyper, bayesmf.RatedSet, bayesmf.Attributes]),
     ("Algorithms", "Each takes a model and has `fit`. [Which one?](guides/inference.md)",
-     [bayesmf.Gibbs, bayesmf.Targets, bayesmf.Variational, bayesmf.MAP, Progress]),
+     [bayesmf.Gibbs, bayesmf.Targets, bayesmf.Variational, bayesmf.MAP, Progress,
+     bayesmf.ProgressBar]),
     ("More than one machine",
      "[Sampling on Ray](guides/cluster.md), and [limited communication](guides/propagation.md).",
      [bayesmf.Ray, bayesmf.shard, bayesmf.Shards, bayesmf.Propagation]),
     ("Fits", "What every fit can do comes first, then what each algorithm leaves besides. "
      "[Predictions, recommendations, new users](guides/everyday.md)",
-     [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
+     [Fitted, Plot, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
     ("Choosing", "[Which model to take](guides/choosing.md).", [
         bayesmf.compare, Comparison, bayesmf.cross_validate, CrossValidation, bayesmf.tune, Tuning,
         Step,
@@ -68,7 +70,7 @@ INSIDE = {  # what callers have no use for
     "map", "describe_engine", "shared", "cluster", "propagate", "from_traces", "format_table",
     "render", "message", "check_rows", "entries_of", "format_lines",
 }  # fmt: skip
-CALLED = {Fitted: "fit"}  # as whom the methods are shown
+CALLED = {Fitted: "fit", Plot: "fit.plot"}  # as whom the methods are shown
 
 
 def api() -> str:

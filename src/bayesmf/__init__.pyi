@@ -26,6 +26,7 @@ from bayesmf.model.attributes import Attributes as Attributes
 from bayesmf.model.designs import RatedSet as RatedSet
 from bayesmf.model.spec import Hyper as Hyper
 from bayesmf.model.spec import Model as Model
+from bayesmf.plots.progress import ProgressBar as ProgressBar
 from bayesmf.selection.compare import compare as compare
 from bayesmf.selection.cross_validate import cross_validate as cross_validate
 from bayesmf.selection.tune import tune as tune

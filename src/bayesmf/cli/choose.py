@@ -33,14 +33,23 @@ from bayesmf.data.io.atomic import to_json
 from bayesmf.errors import DataError, visible
 
 
-def print_lines(lines: list[list[str]], left: int = 1) -> None:
-    """Print headings and lines as a table; the first ``left`` columns begin at the left."""
+def print_lines(lines: list[list[str]]) -> None:
+    """Print headings and lines as a table."""
     table = Table(box=None, header_style="bold")
     for place, heading in enumerate(lines[0]):
-        table.add_column(heading, justify="left" if place < left else "right")
+        table.add_column(heading, justify="right" if place else "left")
     for line in lines[1:]:
         table.add_row(*(Text(visible(text)) for text in line))
     Console().print(table)
+
+
+def _print_comparison(found: Any) -> None:
+    """Print a table for each measure, and what to think of it."""
+    for measure in found.measures:
+        print_lines(found.format_lines(measure))
+        click.echo()
+    for text in (found.words, *found.notes):
+        click.echo(visible(text))
 
 
 @click.command()
@@ -95,10 +104,7 @@ def compare(
     if as_json:
         click.echo(to_json(found.to_dict()))
         return
-    print_lines(found.format_lines())
-    click.echo(f"\n{visible(found.words)}")
-    for note in found.notes:
-        click.echo(visible(note))
+    _print_comparison(found)
 
 
 FITTING = Options(  # of fits that are made to be judged
@@ -235,8 +241,7 @@ def cross_validate(
     if as_json:
         click.echo(to_json(found.to_dict()))
         return
-    print_lines(found.format_lines())
-    click.echo(f"\n{found.words}")
+    _print_comparison(found)
 
 
 @click.command()
@@ -308,7 +313,7 @@ def tune(
     if as_json:
         click.echo(to_json({**found.to_dict(), "out": str(out)}))
     else:
-        print_lines(found.format_lines(), left=2)
+        print_lines(found.format_lines())
         click.echo(f"\n{found.words}")
         click.echo(f"written to {out}")
     if found.stopped == INTERRUPTED:

@@ -20,6 +20,8 @@ from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.arviz import to_arviz
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.explore import judge
+from bayesmf.fitted.explore.html import show
+from bayesmf.fitted.explore.plot import Plot
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.recommend import Asked, Seen, recommend
@@ -68,6 +70,14 @@ class Fitted:
         told += [] if error is None else [f"test RMSE {error:.4f}"]
         told += [self.diagnostics().verdict.short] if self._traces() else []
         return f"{type(self).__name__}({'; '.join(told)})"
+
+    @property
+    def plot(self) -> Plot:
+        """Draw the fit: ``fit.plot.trace()``, ``.calibration()``, ``.user(id)`` and others."""
+        return Plot(self)
+
+    def _repr_html_(self) -> str:
+        return show(self)
 
     def predict(
         self,
@@ -433,16 +443,6 @@ class Fitted:
         """
         chains = self._draw_chains()
         return to_arviz(self._traces(), self.posterior if chains else None, chains)
-
-
-def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:
-    """The ``rmse`` that ``Fitted.evaluate`` finds, for ratings that a fit was given to test on."""
-    if test is None or not len(test):
-        return None
-    posterior = posterior.centred()
-    with using(threads):
-        mean = posterior.predictive(posterior.cells(test)).mean
-    return float(np.sqrt(np.mean((mean - np.asarray(test.values, float)) ** 2)))
 
 
 @dataclass(repr=False)

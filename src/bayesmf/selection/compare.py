@@ -64,31 +64,33 @@ class Comparison:
         """Return everything, ready for JSON."""
         return {**asdict(self), "words": self.words}
 
-    def format_lines(self) -> list[list[str]]:
-        """The table as text: headings, then a line for each row."""
+    def format_lines(self, measure: str) -> list[list[str]]:
+        """The table of one measure as text: headings, then a line for each row."""
         counted = "test ratings" if "test_ratings" in self.rows[0] else "ratings"
-        headings = ["model", "ratings of the user", counted]
-        for name in self.measures:
-            label = name.replace("_", " ").replace("rmse", "RMSE").replace("loo", "LOO")
-            headings += [label, "difference [95 %]"]
-        lines = [headings]
+        label = measure.replace("_", " ").replace("rmse", "RMSE").replace("loo", "LOO")
+        lines = [["model", "ratings of the user", counted, label, "difference [95 %]"]]
         for row in self.rows:
             count = row[counted.replace(" ", "_")]
+            told = "" if row["model"] == self.models[0] else format_difference(row, measure)
             line = [row["model"], row["user_ratings"], f"{count:,}"]
-            for name in self.measures:
-                value, low, high = (row[f"{name}_{end}"] for end in ENDS)
-                told = "" if row["model"] == self.models[0] else f"{value:+.4f}"
-                if told and np.isfinite(low):
-                    told += f" [{low:+.4f}, {high:+.4f}]"
-                line += [f"{row[name]:.4f}" if count else "-", told if count else ""]
-            lines.append(line)
+            lines.append([*line, f"{row[measure]:.4f}" if count else "-", told if count else ""])
         return lines
 
     def __repr__(self) -> str:
-        lines = self.format_lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([self.words, "", *text, *self.notes])
+        tables = [format_lines(self.format_lines(measure)) for measure in self.measures]
+        return "\n\n".join([self.words, *tables, *self.notes])
+
+
+def format_lines(lines: list[list[str]]) -> str:
+    """Put columns of text below one another."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def format_difference(row: Mapping[str, Any], measure: str) -> str:
+    """A difference with its interval, if there is one."""
+    value, low, high = (row[f"{measure}_{end}"] for end in ENDS)
+    return f"{value:+.4f}" + (f" [{low:+.4f}, {high:+.4f}]" if np.isfinite(low) else "")
 
 
 def compare(

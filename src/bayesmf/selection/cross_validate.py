@@ -12,14 +12,14 @@ import numpy as np
 from bayesmf.checks import check_kind, check_seed
 from bayesmf.data.pairs import frame_like
 from bayesmf.data.ratings import Ratings
-from bayesmf.data.split import kfold
+from bayesmf.data.split import Split, kfold
 from bayesmf.errors import DataError
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.one_call import read_parts
 from bayesmf.model.spec import Model
 from bayesmf.selection.compare import Comparison, Sums, summarise
-from bayesmf.selection.trials import Step, Trials
+from bayesmf.selection.trials import Step, Trials, watching
 
 SWEEPS = 60  # of each chain of a fit that is made to be judged
 CHAINS = 2
@@ -49,7 +49,7 @@ def cross_validate(
     threads: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: Callable[[Step], Any] | None = None,
+    progress: bool | Callable[[Step], Any] = False,
     **reading: Any,
 ) -> CrossValidation:
     """Fit each model once for each fold, and predict the ratings that the fold holds out.
@@ -62,7 +62,7 @@ def cross_validate(
     - ``bins``: as ``evaluate`` takes them.
     - ``out``, ``resume``: a folder in which every fit is kept when it is done, and whether to go on
       with what is there.
-    - ``progress``: called with a ``Step`` after every sweep and every fit.
+    - ``progress``: True shows a bar; a function is called with a ``Step`` after every sweep.
 
     Returns a ``CrossValidation``: the comparison over all ratings, and ``folds``, the errors of
     each fold.
@@ -71,25 +71,35 @@ def cross_validate(
     algorithms = name_algorithms(models, sweeps, chains, seed, threads)
     ratings = read_ratings(data, reading)
     parts = kfold(ratings, seed, folds)
-    trials = Trials(None if out is None else Path(out), progress=progress)
-    trials.total = len(parts) * sum(map(cost_of, algorithms.values()))
     told = {name: describe(each) for name, each in algorithms.items()}
-    facts = {"ratings": ratings.fingerprint(), "folds": folds, "seed": seed, "models": told}
-    trials.open(facts, resume)
-    sums: dict[str, Sums] = {}
-    rows = []
-    for number, part in enumerate(parts, 1):
-        for name, algorithm in algorithms.items():
-            label = f"{name}, fold {number}"
-            found, facts = trials.run(label, algorithm, part.train, part.test, cost_of(algorithm))
-            sums[name] = found if name not in sums else sums[name].add(found)
-            rows.append({"model": name, "fold": number, **facts, "name": label})
+    settings = {"ratings": ratings.fingerprint(), "folds": folds, "seed": seed, "models": told}
+    with watching(progress) as bar:
+        trials = Trials(None if out is None else Path(out), progress=bar)
+        trials.total = len(parts) * sum(map(cost_of, algorithms.values()))
+        trials.open(settings, resume)
+        sums, rows = _run_folds(trials, algorithms, parts)
     by_user = parts[0].train.by_user.counts + parts[0].test.by_user.counts
     totals = np.repeat(by_user, by_user)
     cut = FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
     bin_of = FrequencyBins(cut.uppers, by_user).index
     whole = summarise(sums, bin_of, cut.labels)
     return CrossValidation(**vars(whole), folds=rows)
+
+
+def _run_folds(
+    trials: Trials, algorithms: Mapping[str, Any], parts: Sequence[Split]
+) -> tuple[dict[str, Sums], list[dict[str, Any]]]:
+    """Fit every model for every fold; the sums of all folds, and a row for each fit."""
+    sums: dict[str, Sums] = {}
+    rows = []
+    for number, part in enumerate(parts, 1):
+        for name, algorithm in algorithms.items():
+            label = f"{name}, fold {number}"
+            cost = cost_of(algorithm)
+            found, facts = trials.run(label, algorithm, part.train, part.test, cost)
+            sums[name] = found if name not in sums else sums[name].add(found)
+            rows.append({"model": name, "fold": number, **facts})
+    return sums, rows
 
 
 def read_ratings(data: Any, reading: dict[str, Any]) -> Ratings:

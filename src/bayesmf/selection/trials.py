@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from bayesmf.data.io.atomic import check_place, to_json, whole_file, whole_folde
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.inference.loop import INTERRUPTED, Progress
+from bayesmf.plots.progress import ProgressBar
 from bayesmf.selection.compare import Sums, measure
 
 SETTINGS, FITS, RESULT, SUMS = "settings.json", "fits", "result.json", "sums.npz"
@@ -32,6 +34,18 @@ class Step:
     seconds: float  # since the start
     ended: bool = False  # whether the fit has ended
     rmse: float | None = None  # on the held-out ratings, when it has ended
+
+
+@contextlib.contextmanager
+def watching(
+    progress: bool | Callable[[Step], Any],
+) -> Iterator[Callable[[Step], Any] | None]:
+    """What a search tells its steps to: a bar, a function, or nothing."""
+    if isinstance(progress, bool):
+        with ProgressBar() if progress else contextlib.nullcontext() as bar:
+            yield bar
+    else:
+        yield progress
 
 
 class OutOfTime(Exception):

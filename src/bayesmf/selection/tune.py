@@ -21,9 +21,15 @@ from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.loop import INTERRUPTED
 from bayesmf.model.attributes import Attributes, with_attributes
 from bayesmf.model.spec import Model
-from bayesmf.selection.compare import Comparison, Sums, summarise
+from bayesmf.selection.compare import (
+    Comparison,
+    Sums,
+    format_difference,
+    format_lines,
+    summarise,
+)
 from bayesmf.selection.cross_validate import CHAINS, SWEEPS, cost_of, describe, read_ratings
-from bayesmf.selection.trials import OutOfTime, Step, Trials
+from bayesmf.selection.trials import OutOfTime, Step, Trials, watching
 
 RANKS = (5, 10, 20, 40)
 MOST_STEPS = 20  # of a scale that is worth an ordinal likelihood
@@ -57,17 +63,13 @@ class Tuning:
     def format_lines(self) -> list[list[str]]:
         """The table as text: headings, then a line for each fit."""
         log = "log_probability" if "log_probability" in self.rows[0] else "log_score"
-        lines = [["step", "model", "RMSE", "difference [95 %]", log.replace("_", " "), "seconds"]]
-        ends = {row["model"]: row for row in self.comparison.rows if row["user_ratings"] == "all"}
+        lines = [["model", "RMSE", "difference [95 %]", log.replace("ability", ""), "seconds"]]
+        ends = {row["model"]: row for row in self.comparison.rows}
         for row in self.rows:
-            end = ends[row["name"]]
-            told = f"{end['rmse_difference']:+.4f}"
-            if np.isfinite(end["rmse_low"]):
-                told += f" [{end['rmse_low']:+.4f}, {end['rmse_high']:+.4f}]"
-            if row["chosen"]:
-                told = "chosen"
+            told = "chosen" if row["chosen"] else format_difference(ends[row["name"]], "rmse")
             numbers = [f"{row['rmse']:.4f}", told, f"{row[log]:.4f}", f"{row['seconds']:.1f}"]
-            lines.append([row["step"], row["name"], *numbers])
+            lines.append([row["name"], *numbers])
+        lines[0] = [heading.replace("_", " ") for heading in lines[0]]
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,10 +78,7 @@ class Tuning:
         return {"words": self.words, "best": best, "rows": self.rows, "stopped": self.stopped}
 
     def __repr__(self) -> str:
-        lines = self.format_lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([self.words, "", *text])
+        return f"{self.words}\n\n{format_lines(self.format_lines())}"
 
 
 def tune(
@@ -100,7 +99,7 @@ def tune(
     threads: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: Callable[[Step], Any] | None = None,
+    progress: bool | Callable[[Step], Any] = False,
     **reading: Any,
 ) -> Tuning:
     """Choose rank, likelihood, time and attributes by the error on held-out ratings.
@@ -118,22 +117,23 @@ def tune(
     - ``refit``: fit the best model to all ratings at the end, until the chains have converged.
     - ``out``, ``resume``: a folder in which every fit is kept when it is done, and the final model,
       and whether to go on with what is there.
-    - ``progress``: called with a ``Step`` after every sweep and every fit.
+    - ``progress``: True shows a bar; a function is called with a ``Step`` after every sweep.
 
     Returns a ``Tuning``. Ctrl-C ends the search with what there is. The errors of the held-out
     ratings chose the model, so that they are a little too low for the chosen one.
     """
     check_seed(seed)
     check_choice("by", by, TUNED_BY)
-    trials = Trials(None if out is None else Path(out), budget, fits, progress)
     ratings, begin = read_ratings(data, reading), model or Model()
     options: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "seed": seed, "threads": threads}
     parts = carve(ratings, validation, seed)
-    search = _Search(trials, *parts, by, options, (user_attributes, item_attributes))
-    search.open(begin, ranks, validation, resume)
-    found = search.run(begin, ranks)
-    if refit and found.stopped != INTERRUPTED:
-        found.fit = _refit(found.best, ratings, seed, threads, trials)
+    with watching(progress) as told:
+        trials = Trials(None if out is None else Path(out), budget, fits, told)
+        search = _Search(trials, *parts, by, options, (user_attributes, item_attributes))
+        search.open(begin, ranks, validation, resume)
+        found = search.run(begin, ranks)
+        if refit and found.stopped != INTERRUPTED:
+            found.fit = _refit(found.best, ratings, seed, threads, trials)
     return found
 
 

@@ -16,6 +16,7 @@ from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.evaluation.ranking import rank_scores
 from bayesmf.fitted.posterior import Posterior
+from bayesmf.machine import using
 from bayesmf.model.likelihood import Predictive
 
 UPPER = 0.75  # of a scale: from there on a rating says that the item is liked
@@ -118,3 +119,13 @@ def evaluate_ranking(
         FrequencyBins(cut.uppers, totals[users]),
     )
     return {"n": n, "relevant_from": least, "users": len(users), **found}
+
+
+def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:
+    """The ``rmse`` that ``Fitted.evaluate`` finds, for ratings that a fit was given to test on."""
+    if test is None or not len(test):
+        return None
+    posterior = posterior.centred()
+    with using(threads):
+        mean = posterior.predictive(posterior.cells(test)).mean
+    return float(np.sqrt(np.mean((mean - np.asarray(test.values, float)) ** 2)))
