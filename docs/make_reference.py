@@ -56,6 +56,7 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
         bayesmf.compare, Comparison, bayesmf.cross_validate, CrossValidation, bayesmf.tune, Tuning,
         Step,
     ]),
+    ("A page", "A fit on one page of HTML.", [bayesmf.summary_page]),
     ("Convergence", "What `fit.diagnostics()` returns. [Has it converged?](guides/convergence.md)",
      [Diagnostics, Verdict, Targets]),
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
