@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from bayesmf.report.draw import LOOK, log_axis
+from bayesmf.plots.look import LOOK, log_axis
 from peers_entries import ENTRIES, TOOLS
 from peers_table import done, results
 

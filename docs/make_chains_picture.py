@@ -14,7 +14,8 @@ from scipy.stats import rankdata
 
 import bayesmf
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SPREAD, TAU, find_warm_up, measure
-from bayesmf.report.draw import COLOURS, LOOK
+from bayesmf.plots.look import LOOK
+from bayesmf.report.draw import COLOURS
 
 FIGURES = Path(__file__).parent / "figures"
 CHAINS = [COLOURS[name] for name in ("no-side-constant", "no-side-robust", "no-side-truncated",

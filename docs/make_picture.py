@@ -16,7 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import bayesmf
-from bayesmf.report.draw import COLOURS, LOOK
+from bayesmf.plots.look import LOOK
+from bayesmf.report.draw import COLOURS
 
 PICTURE = Path(__file__).parent / "figures" / "predictions.svg"
 USER, STRANGER, SHOWN = 1321, 7_000_000, 24

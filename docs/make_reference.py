@@ -22,10 +22,15 @@ from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets, Verdict
 from bayesmf.fitted.base import Fitted, SavedFit
 from bayesmf.fitted.explore.answers import Explores
+from bayesmf.fitted.explore.plot import Plot
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit
 from bayesmf.inference.variational.fit import VariationalFit
+from bayesmf.selection.compare import Comparison
+from bayesmf.selection.cross_validate import CrossValidation
+from bayesmf.selection.trials import Step
+from bayesmf.selection.tune import Tuning
 
 HERE = Path(__file__).parent
 MADE = "Made from the code by `make api`; change it there."
@@ -40,13 +45,19 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      "[How to extend it](guides/extending.md)",
      [bayesmf.Model, bayesmf.Hyper, bayesmf.RatedSet, bayesmf.Attributes]),
     ("Algorithms", "Each takes a model and has `fit`. [Which one?](guides/inference.md)",
-     [bayesmf.Gibbs, bayesmf.Targets, bayesmf.Variational, bayesmf.MAP, Progress]),
+     [bayesmf.Gibbs, bayesmf.Targets, bayesmf.Variational, bayesmf.MAP, Progress,
+     bayesmf.ProgressBar]),
     ("More than one machine",
      "[Sampling on Ray](guides/cluster.md), and [limited communication](guides/propagation.md).",
      [bayesmf.Ray, bayesmf.shard, bayesmf.Shards, bayesmf.Propagation]),
     ("Fits", "What every fit can do comes first, then what each algorithm leaves besides. "
      "[Predictions, recommendations, new users](guides/everyday.md)",
-     [Fitted, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
+     [Fitted, Plot, GibbsFit, VariationalFit, MapFit, SavedFit, bayesmf.load_model]),
+    ("Choosing", "[Which model to take](guides/choosing.md).", [
+        bayesmf.compare, Comparison, bayesmf.cross_validate, CrossValidation, bayesmf.tune, Tuning,
+        Step,
+    ]),
+    ("A page", "A fit on one page of HTML.", [bayesmf.summary_page]),
     ("Convergence", "What `fit.diagnostics()` returns. [Has it converged?](guides/convergence.md)",
      [Diagnostics, Verdict, Targets]),
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
@@ -59,9 +70,9 @@ INSIDE = {  # what callers have no use for
     "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict",
     "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep",
     "map", "describe_engine", "shared", "cluster", "propagate", "from_traces", "format_table",
-    "render", "message", "check_rows", "entries_of",
+    "render", "message", "check_rows", "entries_of", "format_lines",
 }  # fmt: skip
-CALLED = {Fitted: "fit"}  # as whom the methods are shown
+CALLED = {Fitted: "fit", Plot: "fit.plot"}  # as whom the methods are shown
 
 
 def api() -> str:

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from bayesmf.evaluation.frequency import FrequencyBins
-from bayesmf.report.draw import LOOK
+from bayesmf.plots.look import LOOK
 from literature import variants
 from literature.runs import arrays_of, log_probability, stored
 from literature.tables import NOTHING, markdown, notes

@@ -26,6 +26,11 @@ from bayesmf.model.attributes import Attributes as Attributes
 from bayesmf.model.designs import RatedSet as RatedSet
 from bayesmf.model.spec import Hyper as Hyper
 from bayesmf.model.spec import Model as Model
+from bayesmf.plots.progress import ProgressBar as ProgressBar
+from bayesmf.report.summary import summary_page as summary_page
+from bayesmf.selection.compare import compare as compare
+from bayesmf.selection.cross_validate import cross_validate as cross_validate
+from bayesmf.selection.tune import tune as tune
 
 __version__: str
 __all__: list[str]

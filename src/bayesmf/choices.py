@@ -30,6 +30,8 @@ Duplicates = Literal["error", "last", "mean"]
 AttributeKind = Literal["number", "category", "set", "none"]  # "none" leaves the column out
 IdKind = Literal["auto", "text"]
 Protocol = Literal["paper", "random", "cold-start", "time"]  # of one split
+Drawn = Literal["noise", "user", "item"]  # whose prior and posterior are drawn
+TunedBy = Literal["rmse", "log"]  # what ``tune`` chooses by
 Holdout = Literal["none", "paper", "random", "time"]  # of ``bayesmf fit``
 
 FEATURES: tuple[Features, ...] = get_args(Features)
@@ -55,3 +57,5 @@ ID_KINDS: tuple[IdKind, ...] = get_args(IdKind)
 ATTRIBUTE_KINDS: tuple[AttributeKind, ...] = get_args(AttributeKind)
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 HOLDOUTS: tuple[Holdout, ...] = get_args(Holdout)
+TUNED_BY: tuple[TunedBy, ...] = get_args(TunedBy)
+DRAWN: tuple[Drawn, ...] = get_args(Drawn)

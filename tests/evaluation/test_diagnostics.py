@@ -48,7 +48,7 @@ def test_r_hat_sees_a_shift_a_trend_and_a_spread():
     assert measure(x + np.linspace(0, 3, 500)).r_hat > 1.05
     wide = x * np.array([1, 1, 1, 4])[:, None]
     assert measure(wide).r_hat > 1.05  # only the folded draws tell the chains apart
-    stats = diagnostics._load_stats()
+    stats = diagnostics.load_stats()
     alone = stats.rhat(wide, chain_axis=0, draw_axis=1, method="z_scale")
     assert alone < 1.02, "then this test would pass without the folded R-hat"
 

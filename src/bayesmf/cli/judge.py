@@ -21,41 +21,78 @@ from bayesmf.cli.shared.options import (
 )
 from bayesmf.cli.use import MODEL, load_fit, ratings_for
 from bayesmf.data.io.atomic import to_json
+from bayesmf.errors import DataError
 
 
 @click.command()
 @MODEL
 @click.argument("test", shell_complete=data_names)
 @ratings_options
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Also make lists of N items for every user, and measure how many of the items that they "
+    "liked are in them.",
+)
+@click.option(
+    "--relevant",
+    type=float,
+    metavar="RATING",
+    help="The least rating of an item that a user liked, for --top.  [default: the upper quarter "
+    "of the scale, such as 4 of 1 to 5]",
+)
 @BINS
 @THREADS
 @JSON
 def evaluate(
-    model: Path, test: str, bins: str | None, threads: int | None, as_json: bool, **reading: Any
+    model: Path,
+    test: str,
+    top: int | None,
+    relevant: float | None,
+    bins: str | None,
+    threads: int | None,
+    as_json: bool,
+    **reading: Any,
 ) -> None:
     """Test a model on ratings: all of them together, and by how much their users rated.
 
-    Example: bayesmf evaluate my-fit test.csv
+    Example: bayesmf evaluate my-fit test.csv --top 10
     """
-    cuts = parse_bins(bins)
+    if relevant is not None and top is None:
+        raise DataError("--relevant is about lists; say how long they are with --top")
+    cuts = parse_bins(bins) or None
     fit = load_fit(model, threads)
-    facts = fit.evaluate(ratings_for(fit, test, reading), cuts or None)
+    ratings = ratings_for(fit, test, reading)
+    facts = fit.evaluate(ratings, cuts)
+    lists = None
+    if top is not None:
+        lists = fit.evaluate_ranking(ratings, top, relevant=relevant, bins=cuts)
     if as_json:
-        click.echo(to_json(facts))
+        click.echo(to_json(facts if lists is None else {**facts, "ranking": lists}))
         return
-    rows = facts.pop("by_user_frequency")
     if "log_probability" in facts:  # one of the two is enough for people
         del facts["log_score"]
-    table = Table(
-        "ratings of the user", "test ratings", *map(_heading, facts), box=None, header_style="bold"
-    )
+    _print_bins(facts, "test_ratings")
+    if lists is not None:
+        n, least = lists.pop("n"), lists.pop("relevant_from")
+        del lists["users"]
+        click.echo(f"\nlists of {n} items; relevant are ratings of {least:g} or more")
+        _print_bins(lists, "users")
+
+
+def _print_bins(facts: dict[str, Any], counted: str) -> None:
+    """Print measures, bin by bin and overall; ``counted`` is what a bin has a number of."""
+    rows = facts.pop("by_user_frequency")
+    headings = ("ratings of the user", counted.replace("_", " "), *map(_heading, facts))
+    table = Table(*headings, box=None, header_style="bold")
     for column in table.columns:
         column.justify = "right"
     if len(rows) > 1:
-        total = sum(row["test_ratings"] for row in rows)
-        rows.append({"user_ratings": "all", "test_ratings": total, **facts})
+        total = sum(row[counted] for row in rows)
+        rows.append({"user_ratings": "all", counted: total, **facts})
     for row in rows:
-        count = row["test_ratings"]
+        count = row[counted]
         numbers = (f"{row[name]:.4f}" if count else "-" for name in facts)
         table.add_row(row["user_ratings"], f"{count:,}", *numbers)
     Console().print(table)

@@ -64,7 +64,7 @@ class Measures(NamedTuple):
 
 def measure(trace: NDArray[Any]) -> Measures:
     """All measures of a trace (chain, draw, ...)."""
-    stats = _load_stats()
+    stats = load_stats()
     x, moving = _prepare(trace)
     found = np.full((4, x.shape[2]), np.nan)
     if moving.any():
@@ -81,7 +81,7 @@ def measure(trace: NDArray[Any]) -> Measures:
 
 def effective_draws(trace: NDArray[Any]) -> Array:
     """Effective draws in the bulk of a trace (chain, draw, ...), alone and so sooner."""
-    stats = _load_stats()
+    stats = load_stats()
     x, moving = _prepare(trace)
     found = np.full(x.shape[2], np.nan)
     if moving.any():
@@ -89,7 +89,7 @@ def effective_draws(trace: NDArray[Any]) -> Array:
     return found.reshape(np.shape(trace)[2:])
 
 
-def _load_stats() -> Any:
+def load_stats() -> Any:
     """ArviZ's statistics of arrays, which take a second to load."""
     import arviz_stats.base
 

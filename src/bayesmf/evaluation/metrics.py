@@ -50,7 +50,7 @@ def scores(
         "crps": found.crps(values),
     }
     if levels is not None:
-        measured["log_probability"] = _rounded(found, levels).log_density(values)
+        measured["log_probability"] = log_scores(values, found, levels)
     for level in LEVELS:
         measured[f"coverage_{100 * level:.0f}"] = inside(values, found, level)
     facts: dict[str, Any] = {
@@ -63,8 +63,11 @@ def scores(
     return facts
 
 
-def _rounded(found: Predictive, levels: Array) -> Predictive:
-    """The same on levels; a distribution that has levels stays as it is."""
-    if isinstance(found, Discrete):
-        return found
-    return Discrete(levels, round_to(levels, found.mean, found.sd))
+def log_scores(values: Array, found: Predictive, levels: Array | None = None) -> Array:
+    """The log probability of each rating if there are ``levels``, and else its log density.
+
+    A Gaussian is rounded to the levels, so that it can be compared with a distribution on them.
+    """
+    if levels is not None and not isinstance(found, Discrete):
+        found = Discrete(levels, round_to(levels, found.mean, found.sd))
+    return found.log_density(values)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_number, check_seed
-from bayesmf.choices import Updated
+from bayesmf.checks import check_number, check_seed, check_whole
+from bayesmf.choices import RankBy, Updated
 from bayesmf.data.columns import ROLES
 from bayesmf.data.io.load import refuse_reading_options
 from bayesmf.data.pairs import Cells, answer_pairs, pairs_of
@@ -19,10 +19,11 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets
-from bayesmf.evaluation.frequency import FrequencyBins
-from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted.arviz import to_arviz
+from bayesmf.fitted.explore import judge
 from bayesmf.fitted.explore.answers import Column, Explores
+from bayesmf.fitted.explore.html import show
+from bayesmf.fitted.explore.plot import Plot
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store import files as model_files
@@ -81,6 +82,14 @@ class Fitted(Explores):
         told += [] if error is None else [f"test RMSE {error:.4f}"]
         told += [self.diagnostics().verdict.short] if self._traces() else []
         return f"{type(self).__name__}({'; '.join(told)})"
+
+    @property
+    def plot(self) -> Plot:
+        """Draw the fit: ``fit.plot.trace()``, ``.calibration()``, ``.user(id)`` and others."""
+        return Plot(self)
+
+    def _repr_html_(self) -> str:
+        return show(self)
 
     def predict(
         self,
@@ -261,29 +270,48 @@ class Fitted(Explores):
         ``test_ratings``.
         """
         test = self._ratings(test, columns)
-        posterior, rows = self.posterior, test.by_user
+        posterior = self.posterior
         posterior.check(test)
         cells = posterior.cells(test)
-        # of a user with ratings here, how many there are in training: -1 finds the last entry, 0
-        trained = np.append(posterior.user_counts, 0)[np.maximum(cells.user, -1)]
-        totals = trained + rows.counts[rows.row_index]
-        cut = (
-            FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]
-        )
+        cut = judge.cut_bins(posterior, test, cells, bins)
         with using(self._threads_for(cells)):
             found = posterior.predictive(cells)
-        levels = posterior.levels if posterior.has_levels else None
-        facts = scores(np.asarray(rows.values, float), cut, found, levels)
-        by_bin = facts.pop("by_bin")
-        facts["by_user_frequency"] = [
-            {
-                "user_ratings": label,
-                "test_ratings": int(count),
-                **{name: each[k] for name, each in by_bin.items()},
-            }
-            for k, (label, count) in enumerate(zip(cut.labels, cut.counts, strict=True))
-        ]
-        return facts
+        return judge.evaluate(posterior, test, cut, found)
+
+    def evaluate_ranking(
+        self,
+        test: Any,
+        n: int = 10,
+        *,
+        relevant: float | None = None,
+        rank_by: RankBy = "mean",
+        seen: Any = None,
+        items: Any = None,
+        bins: Sequence[int] | None = None,
+        seed: int = 0,
+        **columns: Column,
+    ) -> dict[str, Any]:
+        """Measure how many of the items that users liked stand in their lists of ``n`` items.
+
+        - ``test``, ``bins``: as ``evaluate`` takes them.
+        - ``relevant``: the least rating of an item that a user liked; the upper quarter of the
+          scale if None, which is 4 on a scale from 1 to 5.
+        - ``rank_by``, ``items``, ``seed``: as ``recommend`` takes them.
+        - ``seen``: ratings to leave out of the lists; those of training if None. Held-out ratings
+          stay in.
+
+        Users without a relevant test item are left out. The keys are ``n``, ``relevant_from``, the
+        number of ``users``; ``ndcg``, ``recall``, ``precision``, ``mrr`` and ``hit_rate``, each the
+        mean over users; ``coverage``, the share of the items that stand in a list; ``novelty``, the
+        mean of -log2(share of the users who rated the item); and ``by_user_frequency``: a list with
+        the same for each bin of users.
+        """
+        test = self._ratings(test, columns)
+        check_whole("n", n, 1)
+        if relevant is not None:
+            check_number("relevant", relevant)
+        asked = {"rank_by": rank_by, "seen": seen, "items": items, "seed": seed}
+        return judge.evaluate_ranking(self, test, n, relevant, bins, **asked)
 
     def save(
         self, path: str | Path, *, without_ratings: bool = False, overwrite: bool = False
@@ -349,16 +377,6 @@ def _quantile_name(quantile: float) -> str:
     if not 0 < check_number("quantiles", quantile) < 1:
         raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
     return f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
-
-
-def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:
-    """The ``rmse`` that ``Fitted.evaluate`` finds, for ratings that a fit was given to test on."""
-    if test is None or not len(test):
-        return None
-    posterior = posterior.centred()
-    with using(threads):
-        mean = posterior.predictive(posterior.cells(test)).mean
-    return float(np.sqrt(np.mean((mean - np.asarray(test.values, float)) ** 2)))
 
 
 @dataclass(repr=False)

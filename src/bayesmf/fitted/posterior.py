@@ -101,6 +101,10 @@ class Posterior:
     def __len__(self) -> int:
         return len(self.draws["tau"])
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.users):,} users, {len(self.items):,} items"
+        return f"Posterior({len(self)} draws of {sizes}; {self.model!r})"
+
     def state(self, number: int) -> State:
         """Return one draw, as predictions take it: some of its rows may be conditional means."""
         return from_arrays({name: values[number] for name, values in self.draws.items()})

@@ -27,7 +27,8 @@ from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import Targets, endless_error
-from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.explore.judge import test_error
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
 from bayesmf.fitted.store.kept import Kept
 from bayesmf.fitted.update import redraw_users

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from bayesmf.inference.map.fit import MAP
 from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.attributes import with_attributes
 from bayesmf.model.spec import Model
+from bayesmf.plots.progress import ProgressBar
 
 ALGORITHMS: dict[Inference, Any] = {"gibbs": Gibbs, "vi": Variational, "map": MAP}
 
@@ -136,6 +138,7 @@ def fit(
     seed: int = 0,
     threads: int | None = None,
     engine: Literal["threads", "ray"] | Engine = "threads",
+    progress: bool = False,
     **reading: Any,
 ) -> Fitted:
     """Fit a model to ratings in one call, and return the fit.
@@ -157,6 +160,7 @@ def fit(
       error on them.
     - ``seed``, ``threads``: of the draws and of the split; the result does not depend on threads.
     - ``engine``: where Gibbs sampling runs; a folder of shards needs "ray".
+    - ``progress``: show a bar, in a terminal or a notebook.
     - ``reading``: the options of ``load`` for files, of ``Ratings.from_frame`` for frames.
     """
     check_choice("inference", inference, INFERENCES)
@@ -175,5 +179,7 @@ def fit(
     algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **given)
     parts = read_parts(data, reading, holdout, test_fraction, None, seed)
     titles = read_titles(parts.train, users, items)
-    found: Fitted = algorithm.fit(parts.train, parts.test)
+    with ProgressBar() if progress else contextlib.nullcontext() as bar:
+        shown = [] if bar is None else [bar]
+        found: Fitted = algorithm.fit(parts.train, parts.test, callbacks=shown)
     return found.with_titles(**titles) if titles else found

@@ -25,6 +25,8 @@ from bayesmf.errors import AttributesWarning, DataError, Option
 from bayesmf.model.designs import Matrix, SideFacts, register
 from bayesmf.model.spec import Model
 
+MOST_LISTED = 12  # columns that are named where a table is shown
+
 
 @register("design")
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,7 +253,9 @@ class Attributes:
         return hash(self.sha256)
 
     def __repr__(self) -> str:
-        listed = ", ".join(column.describe() for column in self.columns)
+        listed = ", ".join(column.describe() for column in self.columns[:MOST_LISTED])
+        if len(self.columns) > MOST_LISTED:
+            listed += f" and {len(self.columns) - MOST_LISTED} more columns"
         told = "; ".join([f"{len(self.ids):,} rows by {self.id!r}: {listed}", *self.notes])
         return f"Attributes({told})"
 

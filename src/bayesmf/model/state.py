@@ -103,6 +103,10 @@ class State:
     effects: list[Parameters] = field(default_factory=list)  # one for each effect of the model
     likelihood: Parameters = field(default_factory=dict)  # the parameters that it has of its own
 
+    def __repr__(self) -> str:
+        rows = f"{len(self.user.x):,} users, {len(self.item.x):,} items"
+        return f"State(sweep {self.sweep}: {rows}, tau {self.tau:.4g})"
+
     def sides(self, name: Name) -> tuple[Side, Side]:
         """The side of this name, and the other."""
         return (self.user, self.item) if name == "user" else (self.item, self.user)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bayesmf.plots.look import Panel
 from bayesmf.report import figures, figures_beyond, figures_precisions
-from bayesmf.report.draw import Panel
 from bayesmf.report.findings import findings
 from bayesmf.report.page import Block, Code, Drawing, Facts, Figure, Page, Section, Table, Text
 from bayesmf.report.read import GIBBS, SIDE, SIDE_ROBUST, Reader

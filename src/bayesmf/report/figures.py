@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesmf.report.draw import Panel, bins_axis, colour, legend, log_axis, style
+from bayesmf.plots.look import Panel, bins_axis, legend, log_axis
+from bayesmf.report.draw import colour, style
 from bayesmf.report.read import (
     CONSTANT,
     DEFAULT,

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmf.choices import PRECISIONS
-from bayesmf.report.draw import Panel, bins_axis, colour, legend, log_axis, style
+from bayesmf.plots.look import Panel, bins_axis, legend, log_axis
+from bayesmf.report.draw import colour, style
 from bayesmf.report.figures import Array, by_frequency, lines, updates_of
 from bayesmf.report.read import NEWCOMERS, Reader, title_of
 from bayesmf.study.specs import COLD_ATTRIBUTES

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmf.choices import SIDES
-from bayesmf.report.draw import Panel, colour, legend, log_axis, style
+from bayesmf.plots.look import Panel, legend, log_axis
+from bayesmf.report.draw import colour, style
 from bayesmf.report.figures import Array, by_frequency, lines, updates_of
 from bayesmf.report.read import CONSTANT, GIBBS_ROBUST, PRINTED, ROBUST, TRUNCATED, Reader
 from bayesmf.study.record import SCATTER_AT, log_correlation

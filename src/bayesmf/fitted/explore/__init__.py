@@ -1,1 +1,1 @@
-"""What one looks at in a fit: names, neighbours, a map, lists of items."""
+"""What a fit shows of itself: names, neighbours, lists, how good it is, and pictures."""

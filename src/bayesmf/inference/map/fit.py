@@ -21,7 +21,8 @@ from bayesmf.choices import METHODS, Method
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
 from bayesmf.errors import DataError
-from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.explore.judge import test_error
 from bayesmf.fitted.posterior import Posterior, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.loop import (

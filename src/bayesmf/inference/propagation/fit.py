@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from bayesmf.checks import check_choice, check_kind, check_whole
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
-from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.explore.judge import test_error
 from bayesmf.fitted.posterior import Posterior, affordable
 from bayesmf.inference.engine import Engine, find_engine
 from bayesmf.inference.gibbs import Gibbs

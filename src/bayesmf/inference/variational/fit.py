@@ -23,7 +23,8 @@ from bayesmf.checks import (
 from bayesmf.choices import MOMENTS, PRIOR_SCALES, Form, Moments, PriorScale
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import OverfittingWarning
-from bayesmf.fitted.base import Fitted, test_error
+from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.explore.judge import test_error
 from bayesmf.fitted.posterior import Posterior, affordable, draws_of
 from bayesmf.inference import loop
 from bayesmf.inference.loop import Callback, Clock, Patience, Progress, check_parts, record

@@ -1,0 +1,1 @@
+"""Plain arrays drawn on matplotlib axes, in one look."""

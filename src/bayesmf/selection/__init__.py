@@ -1,0 +1,1 @@
+"""Which model to take: comparison, cross-validation and tuning."""
