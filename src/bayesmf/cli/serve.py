@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +91,17 @@ def serve(
             raise DataError("--save writes what updates change; add --allow-updates")
         check_place_of(save, overwrite=True)
     run.check_token(host, token)
-    taken = run.bind(host, port)  # before the model is loaded, which takes longer
     read = None if test is None else (lambda fit: ratings_for(fit, test, {}))
-    shelf = Shelf(model, Options(allow_updates, save), read)
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    run.serve(
-        shelf,
-        taken,
-        host=host,
-        token=token,
-        limits=Limits(rate=rate),
-        watch=reload_on_change,
-        say=say,
-    )
+    with run.bind(host, port) as taken:  # before the model is loaded, which takes longer
+        run.serve(
+            Shelf(model, Options(allow_updates, save), read),
+            taken,
+            host=host,
+            token=token,
+            limits=Limits(rate=rate),
+            watch=reload_on_change,
+            say=partial(click.echo, err=True),
+        )
 
 
 def _import() -> Any:

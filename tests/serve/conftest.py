@@ -1,0 +1,136 @@
+"""A served model, asked in the same process or over a socket of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+HEAD = "Host: 127.0.0.1\r\n"
+ENDED = 60  # seconds after which a server that should have ended is given up
+
+
+@pytest.fixture(scope="session")
+def test_ratings(tiny_fit):
+    """Some of the training ratings, to test on."""
+    from bayesmf import load_model
+
+    train = load_model(tiny_fit).posterior.train
+    return train.select([k % 7 == 0 for k in range(len(train))])
+
+
+@pytest.fixture(scope="session")
+def make_client(tiny_fit, test_ratings):
+    """Make a client of a service in this process, and of the shelf behind it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it works with httpx, and would rather have httpx2
+        from starlette.testclient import TestClient
+
+    from bayesmf.serve.api import make_app
+    from bayesmf.serve.guard import Guard
+    from bayesmf.serve.limits import Limits
+    from bayesmf.serve.served import Options, Shelf
+
+    def make(path=tiny_fit, options=Options(), token=None, tested=True, **limits):
+        shelf = Shelf(path, options, (lambda fit: test_ratings) if tested else None)
+        app = make_app(shelf, token=token is not None)
+        guard = Guard(app, Limits(**{"rate": 0, **limits}), token)
+        return TestClient(guard, base_url="http://127.0.0.1"), shelf
+
+    return make
+
+
+class Process:
+    """A server in a process of its own."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *map(str, words)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+        )
+        self.lines: list[str] = []
+        self.came = threading.Condition()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.port = int(re.search(r":(\d+)/;", self.wait_for("Serving"))[1])
+
+    def _read(self) -> None:
+        for line in self.process.stderr:
+            with self.came:
+                self.lines.append(line)
+                self.came.notify_all()
+        with self.came:
+            self.lines.append("(ended)")
+            self.came.notify_all()
+
+    def wait_for(self, words: str) -> str:
+        """The first line of the log with these words."""
+        with self.came:
+            found = lambda: [line for line in self.lines if words in line or line == "(ended)"]  # noqa: E731
+            assert self.came.wait_for(found, ENDED), self.lines
+            assert words in found()[0], self.lines
+            return found()[0]
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=ENDED)
+
+    def send(self, request: bytes) -> bytes:
+        """Everything that comes back until the server closes the connection."""
+        with self.connect() as connection:
+            try:
+                connection.sendall(request)
+            except OSError:
+                pass  # it has refused before all was sent
+            parts = []
+            try:
+                while part := connection.recv(1 << 16):
+                    parts.append(part)
+            except ConnectionResetError:
+                pass
+            return b"".join(parts)
+
+    def ask(self, path: str, body: str | None = None) -> bytes:
+        """The body of an answer, which has to be a good one."""
+        head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\n{HEAD}Connection: close\r\n"
+        if body is not None:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body.encode())}\r\n"
+        answer = self.send(f"{head}\r\n{body or ''}".encode())
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
+        return answer.partition(b"\r\n\r\n")[2]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(ENDED)
+        self.reader.join(ENDED)
+        return code
+
+
+@pytest.fixture(scope="session")
+def start():
+    """Start servers; those that still run at the end of the session are ended."""
+    running: list[Process] = []
+
+    def begin(*words: str | Path) -> Process:
+        running.append(Process(list(words)))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+        one.reader.join(ENDED)
+        one.process.stderr.close()
