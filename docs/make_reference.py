@@ -21,6 +21,7 @@ from bayesmf.cli.shared.options import reading_options
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets, Verdict
 from bayesmf.fitted.base import Fitted, SavedFit
+from bayesmf.fitted.explore.answers import Explores
 from bayesmf.inference.gibbs import GibbsFit
 from bayesmf.inference.loop import Progress
 from bayesmf.inference.map.fit import MapFit
@@ -104,8 +105,8 @@ def _class(thing: type) -> Iterator[str]:
         for name, *rest in fields:
             kind, default = (text and f"`{text}`".replace("|", "\\|") for text in rest[:2])
             yield f"| `{name}` | {kind} | {default} | {rest[2]} |"
-    for name, value in vars(thing).items():
-        if name.startswith("_") or name in INSIDE:
+    for name, value in {**vars(thing), **(vars(Explores) if thing is Fitted else {})}.items():
+        if name.startswith("_") or (name in INSIDE and thing is not Fitted):
             continue
         method = value.__func__ if isinstance(value, classmethod) else value
         if inspect.isfunction(method):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesmf.data.columns import ID_NAMES, as_frame, simplify
 from bayesmf.data.pairs import Pairs, pairs_of
 from bayesmf.data.ratings import Ratings
 from bayesmf.inference.gibbs import Gibbs
@@ -96,6 +97,8 @@ class MatrixFactorization(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MatrixFactorization:
         """Fit to pairs (two columns of an array, a frame, or a list) and their ratings ``y``.
 
+        The columns of a frame are recognised by their names; two whose names say nothing, such as 0
+        and 1, are the user and the item.
         ``sample_weight`` are positive weights of the ratings.
         """
         pairs = _plain_pairs(X)
@@ -152,8 +155,16 @@ def _threads(n_jobs: int | None) -> int:
 
 
 def _plain_pairs(X: Any) -> Pairs:
-    """Read pairs whose ids are what they are in an array of objects: all integers, or all text."""
-    pairs = pairs_of(X)
+    """Read pairs whose ids are what they are in an array of objects: all integers, or all text.
+
+    Two columns of a frame whose names say nothing are the user and the item, in this order.
+    """
+    try:
+        names = [simplify(str(name)) for name in as_frame(X).columns]
+    except TypeError:
+        names = []
+    unnamed = len(names) == 2 and ID_NAMES.isdisjoint(names)
+    pairs = pairs_of(X, user=1, item=2) if unnamed else pairs_of(X)
     return Pairs(_to_list(pairs.user), _to_list(pairs.item), pairs.time)
 
 

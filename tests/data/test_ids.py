@@ -32,7 +32,7 @@ def test_ratings_and_pairs_files_follow_one_rule(put):
     ratings = load(put(PADDED))
     assert list(ratings.users) == ["ann", "bob", "cleo"]
     assert list(ratings.items) == ["x", "y", "z"]
-    users, items = read_pairs(put(PADDED, "pairs.csv"), {}).values()
+    users, items = read_pairs(put(PADDED, "pairs.csv"), {})[0].values()
     assert users.to_pylist() == ["ann", "bob", "cleo"]
     assert ratings.items.index(items).tolist() == [0, 1, 2]
 
@@ -41,7 +41,7 @@ def test_integers_padded_with_blanks_are_integers(put):
     padded = "user,item,rating\n 1, 10,4\n1 ,11,5\n2,  10,3\n"
     plain = Ratings.from_triplets(users=[1, 1, 2], items=[10, 11, 10], ratings=[4, 5, 3])
     assert load(put(padded)) == plain
-    users = read_pairs(put(padded), {})["user"]
+    users = read_pairs(put(padded), {})[0]["user"]
     assert look_up(plain.users, users, "user", str).tolist() == [0, 0, 1]
 
 
@@ -52,7 +52,7 @@ def test_parquet_frames_and_arrays_follow_it_too(tmp_path):
     assert list(found.users) == ["a", "b"]
     assert Ratings.from_frame(pd.DataFrame(columns)) == found
     assert found.items.index([" x", "y", "z"]).tolist() == [0, 1, -1]
-    users = read_pairs(tmp_path / "r.parquet", {})["user"]
+    users = read_pairs(tmp_path / "r.parquet", {})[0]["user"]
     assert look_up(found.users, users, "user", str).tolist() == [0, 1]
     columns["user"] = [" a", "a"]
     for given in (columns, pd.DataFrame(columns)):

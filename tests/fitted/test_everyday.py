@@ -421,7 +421,7 @@ def test_bad_requests_get_a_sentence():
             fit.recommend(users)
     with pytest.raises(DataError, match="most=0: choose 1 or more"):
         fit.explain(0, 1, most=0)
-    with pytest.raises(TypeError, match="explain takes one user, not a list"):
+    with pytest.raises(TypeError, match="give one user, not a list"):
         fit.explain([0], 1)
     with pytest.raises(DataError, match="the item 31337 was not in training"):
         fit.explain(0, 31337)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -42,8 +43,9 @@ def make_client(tiny_fit, test_ratings):
     from bayesmf.serve.limits import Limits
     from bayesmf.serve.served import Options, Shelf
 
-    def make(path=tiny_fit, options=Options(), token=None, tested=True, **limits):
-        shelf = Shelf(path, options, (lambda fit: test_ratings) if tested else None)
+    def make(path=tiny_fit, options=None, token=None, tested=True, **limits):
+        read_test = (lambda fit: test_ratings) if tested else None
+        shelf = Shelf(path, (options or Options())._replace(read_test=read_test))
         app = make_app(shelf, token=token is not None)
         guard = Guard(app, Limits(**{"rate": 0, **limits}), token)
         return TestClient(guard, base_url="http://127.0.0.1"), shelf
@@ -90,16 +92,12 @@ class Process:
     def send(self, request: bytes) -> bytes:
         """Everything that comes back until the server closes the connection."""
         with self.connect() as connection:
-            try:
+            with contextlib.suppress(OSError):  # it has refused before all was sent
                 connection.sendall(request)
-            except OSError:
-                pass  # it has refused before all was sent
             parts = []
-            try:
+            with contextlib.suppress(ConnectionResetError):
                 while part := connection.recv(1 << 16):
                     parts.append(part)
-            except ConnectionResetError:
-                pass
             return b"".join(parts)
 
     def ask(self, path: str, body: str | None = None) -> bytes:

@@ -112,7 +112,9 @@ def test_another_name_of_the_service_is_refused(host):
     assert ask(Guard(echo, hosts=None), host=host)[0] == 200
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000", "[::1]"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000", "[::1]"]
+)
 def test_the_names_of_this_machine_are_known(host):
     assert ask(Guard(echo), host=host)[0] == 200
 

@@ -13,6 +13,7 @@ from bayesmf.choices import INFERENCES, Inference
 from bayesmf.cli.shared.attributes import ATTRIBUTES, load_attributes
 from bayesmf.cli.shared.fit_options import ALGORITHM, ENGINE, HOLDING_OUT, MODEL, SAVING, STOPPING
 from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.models import TITLES
 from bayesmf.cli.shared.options import DATA, PATH, QUIET, SEEDS, THREADS, reading_options
 from bayesmf.errors import DataError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @reading_options
 @MODEL
 @ATTRIBUTES
+@TITLES
 @click.option(
     "--inference",
     type=click.Choice(INFERENCES),
@@ -90,7 +92,9 @@ def fit(
     options = _run_options(inference, **STOPPING.take(values), **SAVING.take(values))
     holding = HOLDING_OUT.take(values)
     parts = fit_run.read_parts(data, reading_options.take(values), seed=seed, **holding)
+    titles = fit_run.read_titles(parts.train, **TITLES.take(values))
     done = fit_run.fit_with_progress(algorithm, parts, quiet, options)
+    done = done.with_titles(**titles) if titles else done
     facts = {"data": data, **fit_run.describe_fit(inference, algorithm, done, parts)}
     if out is not None:
         fit_run.save(out, facts, done, parts, replaces, without_ratings)

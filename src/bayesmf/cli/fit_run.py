@@ -28,6 +28,7 @@ from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.loop import INTERRUPTED as INTERRUPTED
 from bayesmf.inference.one_call import ALGORITHMS, Parts
 from bayesmf.inference.one_call import read_parts as read_parts
+from bayesmf.inference.one_call import read_titles as read_titles
 from bayesmf.inference.variational.fit import Variational
 from bayesmf.model.data import count_weights
 from bayesmf.model.spec import Model

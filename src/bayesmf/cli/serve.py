@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.models import MODEL, TITLES, ratings_for, with_titles
 from bayesmf.cli.shared.options import PATH, data_names
-from bayesmf.cli.use import MODEL, ratings_for
 from bayesmf.errors import DataError
 
 
 @click.command()
 @MODEL
+@TITLES
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -65,6 +66,8 @@ from bayesmf.errors import DataError
 )
 def serve(
     model: Path,
+    users: Path | None,
+    items: Path | None,
     host: str,
     port: int,
     token: str | None,
@@ -91,10 +94,12 @@ def serve(
             raise DataError("--save writes what updates change; add --allow-updates")
         check_place_of(save, overwrite=True)
     run.check_token(host, token)
-    read = None if test is None else (lambda fit: ratings_for(fit, test, {}))
+    named = dict.fromkeys(("user", "item", "rating", "time", "weight"))
+    read = None if test is None else partial(ratings_for, path=test, reading=named)
+    complete = partial(with_titles, users=users, items=items)
     with run.bind(host, port) as taken:  # before the model is loaded, which takes longer
         run.serve(
-            Shelf(model, Options(allow_updates, save), read),
+            Shelf(model, Options(allow_updates, save, complete, read)),
             taken,
             host=host,
             token=token,

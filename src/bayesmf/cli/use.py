@@ -9,11 +9,29 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import Progress, TaskID
-from rich.table import Table
-from rich.text import Text
 
 from bayesmf.choices import RANK_BY, SIDES, UPDATED
 from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.models import (
+    AT,
+    COUNT,
+    EXCLUDE,
+    ITEM_ATTRIBUTES,
+    OUT,
+    OVERWRITE,
+    TITLES,
+    USER_ATTRIBUTES,
+    WHERE,
+    check_out,
+    list_file,
+    read_one,
+    show,
+    with_attributes,
+    with_titles,
+)
+from bayesmf.cli.shared.models import MODEL as MODEL
+from bayesmf.cli.shared.models import load_fit as load_fit
+from bayesmf.cli.shared.models import ratings_for as ratings_for
 from bayesmf.cli.shared.options import (
     JSON,
     PATH,
@@ -26,35 +44,7 @@ from bayesmf.cli.shared.options import (
     ratings_options,
 )
 from bayesmf.data.io.atomic import to_json
-from bayesmf.errors import DataError, visible
-
-MODEL = click.argument("model", type=PATH)
-
-
-USER_ATTRIBUTES, ITEM_ATTRIBUTES = (
-    click.option(
-        f"--{side}-attributes",
-        type=PATH,
-        help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
-    )
-    for side in SIDES
-)
-AT = click.option(
-    "--at",
-    metavar="TIME",
-    help="When the ratings would be given, for a model with a time chain: a date such as "
-    "2026-11-17, seconds since 1970, or now.",
-)
-OUT = click.option("--out", type=PATH, help="The csv, tsv or parquet file to write.")
-OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
-SHOWN = 20  # rows printed for people
-
-
-def load_fit(path: Path, threads: int | None = None) -> Any:
-    """Load a saved model, and before it the compiler."""
-    with leaving_at_once():
-        from bayesmf.fitted.base import load_model
-    return load_model(path, threads)
+from bayesmf.errors import DataError
 
 
 def _ids(fit: Any, name: str, column: Any, where: str) -> Any:
@@ -64,27 +54,11 @@ def _ids(fit: Any, name: str, column: Any, where: str) -> Any:
     return look_up(fit.posterior.ids(name), column, name, lambda row: f"{where}, pair {row + 1}")
 
 
-def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
-    """Load ratings whose ids are of the model's kind."""
-    import bayesmf
-
-    user, item = (fit.posterior.ids(name).kind == "text" for name in SIDES)
-    kinds = {True: "text", False: "auto"}
-    return bayesmf.load(path, ids=(kinds[user], kinds[item]), **reading)  # type: ignore[arg-type]
-
-
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
     """The users of --user as the model knows them: numbers or text."""
-    from bayesmf.data.ids import read_id
     from bayesmf.fitted.recommend import Asked
 
-    known = fit.posterior.users
-    users = [read_id(user, known.kind) for user in asked]
-    if None in users:
-        raise DataError(
-            f"--user {asked[users.index(None)]}: the users of this model are numbers, such as "
-            f"{known[0]}; give one of them"
-        )
+    users = [read_one(fit, "user", user) for user in asked]
     for user, row in zip(users, Asked.of(fit.posterior, "user", users).row, strict=True):
         if row < 0:
             told = "what most users like" if row == -1 else "what users with such attributes like"
@@ -92,43 +66,11 @@ def _users(fit: Any, asked: tuple[str, ...]) -> Any:
     return users
 
 
-def _check(out: Path | None, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before the work."""
-    from bayesmf.data.io.write import check_table
-
-    if out is not None:
-        check_table(out, overwrite)
-
-
-def _show(table: Any, out: Path | None, as_json: bool, overwrite: bool, most: int = SHOWN) -> None:
-    """Write a pyarrow table to a file, or print it as JSON lines or for people."""
-    if out is not None:
-        from bayesmf.data.io.write import write_table
-
-        write_table(table, out, overwrite)
-        facts = to_json({"rows": table.num_rows, "out": str(out)})
-        click.echo(facts if as_json else f"{table.num_rows:,} rows written to {out}")
-        return
-    if as_json:
-        for row in table.to_pylist():
-            click.echo(to_json(row))
-        return
-    shown = Table(box=None, header_style="bold")
-    numbers = [str(field.type) in ("double", "float") for field in table.schema]
-    for name, number in zip(table.column_names, numbers, strict=True):
-        shown.add_column(name, justify="right" if number else "left")
-    for row in table.slice(0, most).to_pylist():
-        texts = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
-        shown.add_row(*(Text(visible(text)) for text in texts))  # an id is no markup
-    Console().print(shown)
-    if table.num_rows > most:
-        click.echo(f"... and {table.num_rows - most:,} more rows; write all of them with --out")
-
-
 @click.command()
 @MODEL
 @click.argument("pairs", type=PATH)
 @pairs_options
+@TITLES
 @USER_ATTRIBUTES
 @ITEM_ATTRIBUTES
 @click.option(
@@ -148,6 +90,8 @@ def predict(
     user: str | None,
     item: str | None,
     time: str | None,
+    users: Path | None,
+    items: Path | None,
     probabilities: bool,
     clip: bool,
     at: str | None,
@@ -161,6 +105,8 @@ def predict(
 ) -> None:
     """Predict the ratings of PAIRS, a file with a user and an item column.
 
+    Other columns of the file follow those of the prediction.
+
     Example: bayesmf predict my-fit pairs.csv --out predictions.csv
     """
     with leaving_at_once():
@@ -168,21 +114,17 @@ def predict(
         from bayesmf.data.pairs import Pairs
     if probabilities and clip:
         raise DataError("--clip has no meaning with --probabilities; leave it out")
-    _check(out, overwrite)
-    fit = _with_attributes(load_fit(model, threads), user_attributes, item_attributes)
-    named: Any = {"user": user, "item": item, "time": time}
+    check_out(out, overwrite)
+    fit = with_titles(load_fit(model, threads), users, items)
+    fit = with_attributes(fit, user_attributes, item_attributes)
+    named = fit.posterior.labels.named(user=user, item=item, time=time)
     timed = time is not None or (at is None and bool(fit.model.every_effect))
-    columns = read_pairs(pairs, named, timed=timed, **layout)
-    users, items = columns["user"], columns["item"]
-    places = _ids(fit, "user", users, str(pairs)), _ids(fit, "item", items, str(pairs))
-    asked = Pairs(users, items, columns.get("time"), rows=places).at(at)
+    columns, others = read_pairs(pairs, named, timed=timed, **layout)
+    user_ids, item_ids = columns["user"], columns["item"]
+    rows = _ids(fit, "user", user_ids, str(pairs)), _ids(fit, "item", item_ids, str(pairs))
+    asked = Pairs(user_ids, item_ids, columns.get("time"), others=others, rows=rows).at(at)
     table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
-    _show(table, out, as_json, overwrite)
-
-
-def _with_attributes(fit: Any, user: Path | None = None, item: Path | None = None) -> Any:
-    """The fit with attributes of more users and items, if there are files of them."""
-    return fit if user is None and item is None else fit.with_attributes(user=user, item=item)
+    show(table, out, as_json, overwrite)
 
 
 def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
@@ -200,12 +142,30 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
     help="The user to recommend to; may be given several times.  [default: all users]",
 )
 @click.option(
-    "-n",
-    "count",
-    type=click.IntRange(1),
-    default=10,
+    "--users",
+    "users_file",
+    type=PATH,
+    metavar="FILE",
+    help="A table of the users to recommend to; titles in it are shown.",
+)
+@COUNT
+@click.option(
+    "--items",
+    type=PATH,
+    metavar="FILE",
+    help="A table of the items that may be recommended; titles in it are shown.  [default: all "
+    "items of the model]",
+)
+@EXCLUDE
+@WHERE
+@click.option(
+    "--diversify",
+    type=float,
+    default=0.0,
     show_default=True,
-    help="How many items to recommend to each user.",
+    metavar="0..1",
+    help="How different the items of a list should be: 0 takes the best, 1 the most different ones "
+    "among ten times as many.",
 )
 @click.option(
     "--rank-by",
@@ -244,7 +204,12 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
 def recommend(
     model: Path,
     users: tuple[str, ...],
+    users_file: Path | None,
     count: int,
+    items: Path | None,
+    exclude: Path | None,
+    where: tuple[str, ...],
+    diversify: float,
     rank_by: str,
     seen: str | None,
     exclude_seen: bool,
@@ -263,10 +228,18 @@ def recommend(
     """
     if not exclude_seen and seen is not None:
         raise DataError("--seen has no meaning with --no-exclude-seen; leave one of them out")
-    _check(out, overwrite)
-    fit = _with_attributes(load_fit(model), user_attributes)
+    if users and users_file is not None:
+        raise DataError("--user and --users both say whom to recommend to; leave one of them out")
+    check_out(out, overwrite)
+    fit = with_attributes(load_fit(model), user_attributes)
     rated = ratings_for(fit, seen, reading) if seen is not None else None
-    asked = _users(fit, users) if users else None
+    asked, allowed, excluded = (_users(fit, users) if users else None), None, None
+    if users_file is not None:
+        fit, asked = list_file(fit, "user", users_file)
+    if items is not None:
+        fit, allowed = list_file(fit, "item", items)
+    if exclude is not None:
+        _, excluded = list_file(fit, "item", exclude)
     console = Console(stderr=True)
     hidden = quiet or not console.is_terminal
     with Progress(console=console, transient=True, disable=hidden) as bar:
@@ -277,11 +250,15 @@ def recommend(
             rank_by=rank_by,
             exclude_seen=exclude_seen,
             seen=rated,
+            items=allowed,
+            exclude=excluded,
+            where=where or None,
+            diversify=diversify,
             at=at,
             seed=seed,
             progress=advance(bar, task),
         )
-    _show(table, out, as_json, overwrite)
+    show(table, out, as_json, overwrite)
 
 
 def _make_model(
@@ -301,7 +278,7 @@ def _make_model(
         from bayesmf.fitted.store.files import check_place_of
     reading = ratings_options.take(words)
     check_place_of(out, words["overwrite"])
-    fit = _with_attributes(load_fit(model, words["threads"]), *attributes)
+    fit = with_attributes(load_fit(model, words["threads"]), *attributes)
     given = ratings_for(fit, ratings, reading)
     more = change(fit, given, words["seed"])
     more.save(out, overwrite=words["overwrite"])

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from bayesmf.choices import ATTRIBUTE_KINDS, AttributeKind
 from bayesmf.data.columns import (
-    KNOWN_NAMES,
+    ID_NAMES,
     list_names,
     locate_in_frame,
     open_frame,
@@ -109,11 +109,16 @@ class Raw:
     untyped: bool = False  # read from a text file, so that numbers are text until shown otherwise
 
     @classmethod
-    def of_frame(cls, frame: Any, reader: str = "Attributes.from_frame") -> Raw:
+    def of_frame(
+        cls,
+        frame: Any,
+        reader: str = "Attributes.from_frame",
+        what: str = "table of attributes",
+    ) -> Raw:
         """Take a pandas, polars or pyarrow table, or whatever else narwhals reads."""
         table, names = open_frame(
             frame,
-            f"an object of type {type(frame).__name__} is no table of attributes; give a pandas, "
+            f"an object of type {type(frame).__name__} is no {what}; give a pandas, "
             "polars or pyarrow table, or the path of a file",
         )
 
@@ -142,8 +147,7 @@ class Raw:
             raise DataError(f"{self.where}: two columns are called {twice!r}; rename one")
         if named is not None:
             return names[position(names, named, "id", self.where)]
-        known = {"id", *KNOWN_NAMES["user"].split(), *KNOWN_NAMES["item"].split()}
-        found = [name for name in names if simplify(name) in known]
+        found = [name for name in names if simplify(name) in ID_NAMES]
         if len(found) > 1:
             both = " and ".join(map(repr, found[:2]))
             raise DataError(f"{self.where}: {both} could both be the id; choose with {option}")

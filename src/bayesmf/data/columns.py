@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import narwhals as nw
@@ -23,6 +23,11 @@ Named = Mapping[Role, str | int | None]
 A role that is no key cannot be named by the caller's interface.
 """
 
+
+class Remembered(str):
+    """The name that a column had in training; it counts where there is a column of that name."""
+
+
 KNOWN_NAMES: Mapping[Role, str] = {
     "user": "user userid uid users reviewerid reviewer customerid customer memberid accountid "
     "profileid profilename username",
@@ -32,6 +37,8 @@ KNOWN_NAMES: Mapping[Role, str] = {
     "time": "timestamp unixreviewtime unixtimestamp time ts datetime date createdat",
     "weight": "weight weights",
 }
+ID_NAMES = {"id", *KNOWN_NAMES["user"].split(), *KNOWN_NAMES["item"].split()}
+"""What the column with the ids of a table about users or items may be called."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class Columns:
     reader: str = ""  # the function to name beside its options, as it may not be the one called
     weight: pa.ChunkedArray | None = None
     weight_remedy: str = f"ignore weights with {Option('weight', 'none')}"
+    names: Mapping[Role, str] = field(default_factory=dict)  # that the columns had, if they had any
 
 
 def recognise(
@@ -55,13 +63,16 @@ def recognise(
 ) -> dict[Role, int]:
     """Return the position of the column that plays each role.
 
-    A column is the one that ``given`` names, and else the one whose own name is known to play the
-    role. ``where`` begins the messages, and ``reader`` is the function whose options they name.
+    A column is the one that ``given`` names, else the one that is remembered there, and else the
+    one whose own name is known to play the role. ``where`` begins the messages, and ``reader`` is
+    the function whose options they name.
     """
     found: dict[Role, int] = {}
     for role in roles:
         name = given.get(role)
-        if name is not None and not (role in OPTIONAL and name == "none"):
+        if name is not None and not (
+            isinstance(name, Remembered) or (role in OPTIONAL and name == "none")
+        ):
             k = position(names, name, role, where)
             if k in found.values():
                 raise DataError(
@@ -69,6 +80,12 @@ def recognise(
                     "different columns"
                 )
             found[role] = k
+    for role in roles:
+        name = given.get(role)
+        if isinstance(name, Remembered) and name in names:
+            k = list(names).index(name)
+            if k not in found.values():
+                found[role] = k
     plain = [simplify(name) for name in names]
     for role in roles:
         if role in found or (role in OPTIONAL and given.get(role) == "none"):
@@ -146,13 +163,22 @@ def from_triplets(
     )
 
 
+def as_frame(given: Any, *, column: bool = False) -> Any:
+    """Return a frame as narwhals has it, or a single ``column``; raise TypeError for others.
+
+    What a lazy frame describes is computed.
+    """
+    found = nw.from_native(given, allow_series=True) if column else nw.from_native(given)
+    return found.collect() if isinstance(found, nw.LazyFrame) else found
+
+
 def open_frame(frame: Any, refusal: str) -> tuple[Any, list[str]]:
     """Return a frame as narwhals has it, and the names of its columns.
 
     ``refusal`` is what to say of an object that is no frame.
     """
     try:
-        table = nw.from_native(frame, eager_only=True)
+        table = as_frame(frame)
         return table, [str(name) for name in table.columns]
     except nw.exceptions.DuplicateError:
         raise DataError("two columns of the frame have the same name; rename one") from None
@@ -198,6 +224,7 @@ def from_frame(frame: Any, given: Named) -> Columns:
         reader=reader,
         weight=column("weight"),
         weight_remedy=f"ignore weights with {Option('weight', 'none', reader)}",
+        names={role: names[k] for role, k in roles.items()},
     )
 
 

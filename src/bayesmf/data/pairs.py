@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bayesmf.data.columns import read_column, recognise
+from bayesmf.data.columns import Role, as_frame, read_column, recognise
 from bayesmf.data.ids import Ids, to_arrow
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.values import check_times
@@ -30,6 +30,7 @@ class Pairs:
     item: Any
     time: Any = None  # as it was given; ``seconds`` checks it
     like: Any = None  # the frame, if there was one
+    others: Any = None  # a frame of its other columns, which come back in the answer
     rows: tuple[Index, Index] | None = None  # in the model's ids, where the caller knows them
 
     def seconds(self) -> NDArray[np.int64] | None:
@@ -155,7 +156,7 @@ def pairs_of(
         table = given.to_arrow()
         return Pairs(table["user"], table["item"], given.by_user.times)
     try:
-        frame = nw.from_native(given, eager_only=True)
+        frame = as_frame(given)
     except TypeError:
         return _read_plain(given)
     roles = recognise(
@@ -165,7 +166,10 @@ def pairs_of(
         ("user", "item", "time"),
     )
     columns = {role: read_column(frame, k) for role, k in roles.items()}
-    return Pairs(columns["user"], columns["item"], columns.get("time"), given)
+    pair = roles["user"], roles["item"]
+    others = frame[:, [k for k in range(len(frame.columns)) if k not in pair]].to_native()
+    like = frame.to_native()
+    return Pairs(columns["user"], columns["item"], columns.get("time"), like, others)
 
 
 def _read_plain(given: Any) -> Pairs:
@@ -192,28 +196,28 @@ def _shown(given: Any) -> str:
     return f"{given!r}" if np.ndim(given) == 0 else f"the {type(given).__name__}"
 
 
-def users_of(given: Any) -> tuple[Any, Any]:
-    """Read ids from one id, a list, a column or a frame with a user column.
+def ids_in(given: Any, role: Role, named: str | int | None = None) -> tuple[Any, Any]:
+    """Read ids from one id, a list, a column, or a frame with a column of users (or items).
 
     Returns the ids, and the frame or column they came in, if they came in one.
     """
     if isinstance(given, str | int | np.integer):
         given = [given]
     try:
-        native = nw.from_native(given, eager_only=True, allow_series=True)
+        native = as_frame(given, column=True)
     except TypeError:
         ids = np.asarray(given)
         if ids.ndim != 1:
             raise DataError(
-                f"{_shown(given)} is no list of users; give one id, a list of ids, or a frame with "
-                "the column user"
+                f"{_shown(given)} is no list of {role}s; give one id, a list of ids, or a frame "
+                f"with the column {role}"
             ) from None
         return ids, None
     if isinstance(native, nw.Series):
         return native.to_numpy(), given
     names = [str(name) for name in native.columns]
-    roles = recognise(names, {}, "the frame", ("user",))
-    return native.get_column(native.columns[roles["user"]]).to_numpy(), given
+    roles = recognise(names, {role: named}, "the frame", (role,))
+    return native.get_column(native.columns[roles[role]]).to_numpy(), native.to_native()
 
 
 def frame_like(columns: Mapping[str, Any], like: Any = None, *, same_rows: bool = True) -> Any:
@@ -225,12 +229,27 @@ def frame_like(columns: Mapping[str, Any], like: Any = None, *, same_rows: bool 
     table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
     if like is None or isinstance(like, pa.Table | pa.ChunkedArray | pa.Array):
         return table
-    asked = nw.from_native(like, eager_only=True, allow_series=True)
+    asked = as_frame(like, column=True)
     frame = nw.from_arrow(table, backend=nw.get_native_namespace(asked)).to_native()
     index = nw.maybe_get_index(asked) if same_rows else None
     if index is not None:
         frame.index = index
     return frame
+
+
+def answer_pairs(columns: Mapping[str, Any], asked: Pairs) -> Any:
+    """Make the frame that answers pairs, with the other columns of the frame that they came in.
+
+    A column of the answer takes the place of one of the same name.
+    """
+    made = frame_like(columns, asked.like)
+    if asked.others is None:
+        return made
+    others = as_frame(asked.others)
+    kept = [k for k, name in enumerate(others.columns) if str(name) not in columns]
+    if not kept:
+        return made
+    return nw.concat([nw.from_native(made), others[:, kept]], how="horizontal").to_native()
 
 
 def _to_arrow(values: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data import columns as cols
-from bayesmf.data.columns import Axis, Columns
+from bayesmf.data.columns import Axis, Columns, Role
 from bayesmf.data.ids import Ids, encode
 from bayesmf.data.indexing import equal, group, merge, sort, take
 from bayesmf.data.scale import Scale
@@ -74,6 +75,7 @@ class Ratings:
     by_item: Rows
     scale: Scale
     name: str = ""  # of the data set that was loaded; equal ratings may have different names
+    columns: Mapping[Role, str] = field(default_factory=dict)  # what they were called, by role
 
     @classmethod
     def from_triplets(
@@ -166,7 +168,7 @@ class Ratings:
         locate, untyped, reader = table.locate, table.untyped, table.reader
         time_remedy, weight_remedy = table.time_remedy, table.weight_remedy
         user_column, item_column, column = table.user, table.item, table.rating
-        time, weight = table.time, table.weight
+        time, weight, called = table.time, table.weight, dict(table.names)
         del table  # each column is let go as soon as it is encoded: they are the peak of memory
         users, user = encode(user_column, "user", locate, untyped, user_ids == "text")
         del user_column
@@ -200,7 +202,8 @@ class Ratings:
             weights = weights[order]
         if declared is None:
             declared = Scale.infer(pc.unique(pa.array(values)).to_numpy().astype(float))
-        return cls.from_sorted(users, items, user, item, values, times, declared, name, weights)
+        made = cls.from_sorted(users, items, user, item, values, times, declared, name, weights)
+        return replace(made, columns=called)
 
     @classmethod
     def from_sorted(
@@ -307,7 +310,7 @@ class Ratings:
         has weights, those of the other are 1.
         """
         by_user, by_item = _put(self.by_user, more.by_user), _put(self.by_item, more.by_item)
-        return Ratings(self.users, self.items, by_user, by_item, self.scale, self.name)
+        return replace(self, by_user=by_user, by_item=by_item)
 
     def drop_unused(self) -> Ratings:
         """Return the same observations without the users and items that have none."""
@@ -326,9 +329,10 @@ class Ratings:
         """Index the observations at ``keep`` anew, by users and items of other ids."""
         rows = self.by_user
         times, weights = take(rows.times, keep), take(rows.weights, keep)
-        return Ratings.from_sorted(
+        made = Ratings.from_sorted(
             users, items, user, item, rows.values[keep], times, self.scale, self.name, weights
         )
+        return replace(made, columns=self.columns)
 
     def to_arrow(self) -> pa.Table:
         """Return a table: user, item, rating and, if there are any, time and weight."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.checks import check_choice, check_number, check_seed, check_whole
-from bayesmf.choices import RANK_BY, RankBy, Updated
-from bayesmf.data.pairs import Cells, Pairs, frame_like, pairs_of, read_time, users_of
+from bayesmf.checks import check_number, check_seed
+from bayesmf.choices import Updated
+from bayesmf.data.columns import ROLES
+from bayesmf.data.io.load import refuse_reading_options
+from bayesmf.data.pairs import Cells, answer_pairs, pairs_of
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.fitted.arviz import to_arviz
-from bayesmf.fitted.explain import explain
+from bayesmf.fitted.explore.answers import Column, Explores
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.posterior import Posterior
-from bayesmf.fitted.recommend import Asked, Seen, recommend
 from bayesmf.fitted.store import files as model_files
 from bayesmf.fitted.update import update
 from bayesmf.machine import check_threads, using
@@ -39,23 +40,34 @@ FEW = 1 << 18  # ratings for which threads would wait for one another longer tha
 FEW_PAIRS = 1 << 14  # the same to predict, in every draw
 
 
-class Fitted:
+class Fitted(Explores):
     """A fit: it predicts, recommends, explains, takes in new users, is evaluated and saved.
 
     Methods that return a frame return one of the same kind as the frame they were given: pandas,
     polars or pyarrow. If they were given a list, an array, ``Ratings`` or nothing, they return a
     pyarrow table (which has ``to_pandas()``). Where row k of the answer belongs to row k of a
-    pandas frame, the answer has the index of that frame.
-    """
+    pandas frame, the answer has the index of that frame. A lazy polars frame is computed.
 
-    posterior: Posterior
-    threads: int | None = None
+    Columns of a frame are the ones that ``user=``, ``item=``, ``rating=`` and ``time=`` name, else
+    those called as in training, and else they are recognised by their names.
+    """
 
     def _traces(self) -> Mapping[str, NDArray[Any]]:
         return {}
 
     def _facts(self) -> Mapping[str, Any]:
         return {}
+
+    def _ratings(self, given: Any, columns: Mapping[str, Column]) -> Ratings:
+        """Read ratings from a frame whose columns are named, called as in training, or known."""
+        for name in columns:
+            if name not in ROLES:
+                raise TypeError(f"there is no argument {name!r}; columns are {', '.join(ROLES)}")
+        if isinstance(given, Ratings):
+            refuse_reading_options("these ratings have been read already", columns)
+            return given
+        every: dict[str, Column] = {**dict.fromkeys(ROLES), **columns}
+        return Ratings.from_frame(given, **self.posterior.labels.named(**every))
 
     def _threads_for(self, cells: Cells) -> int | None:
         return 1 if len(cells.user) < FEW_PAIRS else self.threads
@@ -74,6 +86,9 @@ class Fitted:
         self,
         pairs: Any,
         *,
+        user: Column = None,
+        item: Column = None,
+        time: Column = None,
         quantiles: Sequence[float] = (0.05, 0.95),
         clip: bool = False,
         at: Any = None,
@@ -90,7 +105,8 @@ class Fitted:
 
         Returns a frame of the same kind as ``pairs``, in the same order, with the columns
 
-        - ``user``, ``item``: the ids as they were given.
+        - ``user``, ``item``: the ids as they were given; ``user_title`` and ``title`` if the fit
+          has titles.
         - ``probability``: that the rating is the upper one, if the likelihood is binary.
         - ``mean``: the expected rating.
         - ``sd``: the standard deviation of a rating, from what is not known of the user and the
@@ -100,127 +116,60 @@ class Fitted:
           binary one they are ratings: the first up to which lies so much of the probability.
         - ``known``: "warm", "new user", "new item" or "new". Users and items not seen in training
           get the prior predictive, which is wide.
+
+        Other columns of ``pairs`` follow as they are, unless they are called like one of these.
         """
-        asked = pairs_of(pairs).at(at)
+        labels = self.posterior.labels
+        asked = pairs_of(pairs, **labels.named(user=user, item=item, time=time)).at(at)
         if not np.iterable(quantiles):
             raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
         cells = self.posterior.cells(asked)
         with using(self._threads_for(cells)):
             found = self.posterior.predictive(cells)
-        columns: dict[str, Any] = {"user": asked.user, "item": asked.item}
+        columns = labels.pairs(asked)
         if isinstance(found, Discrete) and len(found.levels) == 2:
             columns["probability"] = found.chances[:, 1]
         columns |= {"mean": found.mean, "sd": found.sd}
-        for quantile in quantiles:
-            if not 0 < check_number("quantiles", quantile) < 1:
-                raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
-            name = f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
-            columns[name] = found.quantile(quantile)
+        columns |= {_quantile_name(each): found.quantile(each) for each in quantiles}
         if clip:
             scale = self.posterior.scale
-            for name, values in columns.items():
-                if name not in ("user", "item", "sd", "probability"):
-                    columns[name] = np.clip(values, scale.low, scale.high)
+            for name in ("mean", *map(_quantile_name, quantiles)):
+                columns[name] = np.clip(columns[name], scale.low, scale.high)
         columns["known"] = KNOWN[(cells.user < 0) + 2 * (cells.item < 0)]
-        return frame_like(columns, asked.like)
+        return answer_pairs(columns, asked)
 
-    def probabilities(self, pairs: Any, *, at: Any = None) -> Any:
+    def probabilities(
+        self,
+        pairs: Any,
+        *,
+        user: Column = None,
+        item: Column = None,
+        time: Column = None,
+        at: Any = None,
+    ) -> Any:
         """Predict the probability of every rating of a scale with steps; a mixture over the draws.
 
-        ``pairs`` and ``at`` are what ``predict`` takes. Returns a frame of the same kind with the
-        columns ``user``, ``item`` and one for each rating of the scale: ``p1``, ``p2``, ... or
-        ``p0.5``, ``p1``, ... They add up to 1.
+        ``pairs`` and the other arguments are what ``predict`` takes. Returns a frame of the same
+        kind with the columns ``user``, ``item``, their titles, and one for each rating of the
+        scale: ``p1``, ``p2``, ... or ``p0.5``, ``p1``, ... They add up to 1. Other columns of
+        ``pairs`` follow.
         """
-        asked = pairs_of(pairs).at(at)
+        labels = self.posterior.labels
+        asked = pairs_of(pairs, **labels.named(user=user, item=item, time=time)).at(at)
         cells = self.posterior.cells(asked)
         with using(self._threads_for(cells)):
             found = self.posterior.probabilities(cells)
         columns = {f"p{level:g}": found[:, k] for k, level in enumerate(self.posterior.levels)}
-        return frame_like({"user": asked.user, "item": asked.item, **columns}, asked.like)
-
-    def recommend(
-        self,
-        users: Any = None,
-        n: int = 10,
-        *,
-        rank_by: RankBy = "mean",
-        exclude_seen: bool = True,
-        seen: Any = None,
-        items: Any = None,
-        at: Any = None,
-        seed: int = 0,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Any:
-        """Recommend the best ``n`` items to each user.
-
-        - ``users``: one id, a list, a column, or a frame with a user column; all users if None.
-          Users not seen in training get what most users like, or, if their attributes are known,
-          what users with such attributes like.
-        - ``rank_by``: "mean", the expected rating; "lower", one standard deviation of the
-          prediction below it; "thompson", one draw for each user, chosen by ``seed``.
-        - ``exclude_seen``: leave out what a user has rated, in training or in the ratings that were
-          held out from it.
-        - ``seen``: ratings, or pairs as ``predict`` takes them, to leave out instead of those. They
-          may be of users that the fit does not know.
-        - ``items``: the ids of the items that may be recommended; all items that the fit knows if
-          None. Items not seen in training may be among them if their attributes are known.
-        - ``at``: when they would be rated, for a model with a time chain, as in ``predict``: scores
-          are those of that time, and the order of items is the same at any time.
-        - ``progress``: called with the number of users done and of all users.
-
-        Returns a frame with the columns ``user``, ``rank`` (from 1), ``item`` and ``score`` (what
-        items are ranked by), user after user, with fewer rows for a user who has fewer items left.
-        Ordinal and binary ratings are ranked by the linear predictor; the score of the items that
-        are chosen is their expected rating, and puts them in order.
-        It is of the same kind as ``users``, with an index of its own. The score of a newcomer does
-        not contain what it would say of them that they choose to rate the item.
-        """
-        check_whole("n", n, 1)
-        check_seed(seed)
-        check_choice("rank_by", rank_by, RANK_BY)
-        posterior, when = self.posterior, None if at is None else read_time(at)
-        ids, like = (posterior.users.values, None) if users is None else users_of(users)
-        asked, candidates = Asked.of(posterior, "user", ids), Asked.candidates(posterior, items)
-        parts = self._seen(seen) if exclude_seen else []
-        left_out = [Seen.of(asked, candidates, part) for part in parts]
-        with using(self.threads):
-            best, score = recommend(
-                posterior, asked, candidates, n, rank_by, left_out, seed, progress, when
-            )
-        row, column = np.nonzero(best >= 0)
-        columns = {
-            "user": asked.ids[row],
-            "rank": column + 1,
-            "item": candidates.ids[best[row, column]],
-            "score": score[row, column],
-        }
-        return frame_like(columns, like, same_rows=False)
-
-    def _seen(self, given: Any) -> list[Ratings]:
-        """Return the ratings to leave out of recommendations: those given, or those of the fit."""
-        if isinstance(given, Ratings):
-            return [given]
-        if given is not None:
-            pairs = pairs_of(given)
-            if not len(pairs.user):
-                return []
-            zeros = np.zeros(len(pairs.user))
-            return [
-                Ratings.from_triplets(
-                    users=pairs.user, items=pairs.item, ratings=zeros, duplicates="last"
-                )
-            ]
-        train, held_out = self.posterior.train, self.posterior.held_out
-        if train is None:
-            raise DataError(
-                "the training ratings are not at hand to leave out what was rated; give them with "
-                f"{Option('seen', 'RATINGS')}, or keep what was rated in with "
-                f"{Option('exclude_seen', False)}"
-            )
-        return [train] if held_out is None else [train, held_out]
+        return answer_pairs({**labels.pairs(asked), **columns}, asked)
 
     def fold_in(
-        self, ratings: Any, side: Name = "user", *, replace_known: bool = False, seed: int = 0
+        self,
+        ratings: Any,
+        side: Name = "user",
+        *,
+        replace_known: bool = False,
+        seed: int = 0,
+        **columns: Column,
     ) -> SavedFit:
         """Return a fit with new users (or items) in it, each given their ratings.
 
@@ -235,11 +184,11 @@ class Fitted:
         - ``replace_known``: a user who is known already is refused; with True, they are known by
           these ratings alone from now on.
         - ``seed``: of the draws.
+        - ``columns``: the names of ``user``, ``item``, ``rating``, ``time`` and ``weight``.
 
         The new fit holds the ratings that this fit holds, and the new ones.
         """
-        if not isinstance(ratings, Ratings):
-            ratings = Ratings.from_frame(ratings)
+        ratings = self._ratings(ratings, columns)
         check_seed(seed)
         old = self.posterior
         few = len(ratings) * len(old) < FEW and side in old.newcomers.unseen_rows
@@ -247,7 +196,9 @@ class Fitted:
             posterior = add_rows(old, ratings, side, replace_known=replace_known, seed=seed)
         return self._with(posterior)
 
-    def update(self, ratings: Any, side: Updated = "user", *, seed: int = 0) -> SavedFit:
+    def update(
+        self, ratings: Any, side: Updated = "user", *, seed: int = 0, **columns: Column
+    ) -> SavedFit:
         """Return a fit that also knows new ratings of users and items that this fit knows.
 
         Nothing is refitted, and this fit does not change. The rows of the users in ``ratings`` are
@@ -261,14 +212,14 @@ class Fitted:
           users and then, given these, the items.
         - ``seed``: of the draws. A further update of the fit that is returned has other random
           numbers, also with the same seed.
+        - ``columns``: the names of ``user``, ``item``, ``rating``, ``time`` and ``weight``.
 
         Users that the fit does not know are taken in as ``fold_in`` does, and so are items with
         "item" or "both". Ratings of items that it does not know are left out with "user", and
         those by users that it does not know with "item". The fit has to hold its training ratings;
         the new fit holds these and the new ones.
         """
-        if not isinstance(ratings, Ratings):
-            ratings = Ratings.from_frame(ratings)
+        ratings = self._ratings(ratings, columns)
         check_seed(seed)
         with using(1 if len(ratings) < FEW else self.threads):
             return self._with(update(self.posterior, ratings, side, seed=seed))
@@ -291,13 +242,16 @@ class Fitted:
         posterior = replace(self.posterior.complete(), model=model)
         return SavedFit(posterior, dict(self._traces()), self._saved_facts(), self.threads)
 
-    def evaluate(self, test: Any, bins: Sequence[int] | None = None) -> dict[str, Any]:
+    def evaluate(
+        self, test: Any, bins: Sequence[int] | None = None, **columns: Column
+    ) -> dict[str, Any]:
         """Measure the errors of predictions and the coverage of their intervals.
 
         - ``test``: ``Ratings``, or a frame with user, item and rating. A rating off the scale of
           the fit is refused. Every rating counts once, whatever its weight.
         - ``bins``: the largest number of ratings of a user in each bin, rising; the last bin has no
           end. The bins are the paper's quantiles if None.
+        - ``columns``: the names of ``user``, ``item``, ``rating``, ``time`` and ``weight``.
 
         The keys are ``rmse``, ``mae``, ``log_score`` (more is better), ``crps`` (less is better),
         ``coverage_50``, ``coverage_80`` and ``coverage_95`` (the share of test ratings inside the
@@ -306,8 +260,7 @@ class Fitted:
         bin of users, its ``user_ratings`` (training and test together) and its number of
         ``test_ratings``.
         """
-        if not isinstance(test, Ratings):
-            test = Ratings.from_frame(test)
+        test = self._ratings(test, columns)
         posterior, rows = self.posterior, test.by_user
         posterior.check(test)
         cells = posterior.cells(test)
@@ -331,31 +284,6 @@ class Fitted:
             for k, (label, count) in enumerate(zip(cut.labels, cut.counts, strict=True))
         ]
         return facts
-
-    def explain(self, user: Any, item: Any, most: int = 5) -> dict[str, Any]:
-        """Explain one prediction: its parts, and what the user's own ratings add to it.
-
-        Returns a dict with the keys ``prediction``; ``parts``: mean, user bias, item bias, own
-        features and designs, each with its ``mean`` and ``sd`` over the draws, whose means
-        add up to the prediction; and, if the training ratings are at hand, ``ratings``: the
-        ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
-        ``adds``. If the model has attributes, ``attributes`` are the ``most`` that matter most.
-
-        Where ratings are cells of a latent number, as ordinal and binary ones are, ``prediction``
-        and ``parts`` are those of that number, ``expected`` is the expected rating, and there are
-        no ``ratings``: what one of them adds is not linear.
-        """
-        check_whole("most", most, 1)
-        for what, asked in (("user", user), ("item", item)):
-            if np.ndim(asked):
-                raise TypeError(f"explain takes one {what}, not a {type(asked).__name__}")
-        posterior = self.posterior
-        cells = posterior.cells(Pairs([user], [item]))
-        i, j = int(cells.user[0]), int(cells.item[0])
-        for what, row, asked in (("user", i, user), ("item", j, item)):
-            if row < 0:
-                raise DataError(f"the {what} {asked!r} was not in training; fold it in first")
-        return explain(posterior, i, j, posterior.train, most)
 
     def save(
         self, path: str | Path, *, without_ratings: bool = False, overwrite: bool = False
@@ -415,6 +343,12 @@ class Fitted:
         """
         chains = self._draw_chains()
         return to_arviz(self._traces(), self.posterior if chains else None, chains)
+
+
+def _quantile_name(quantile: float) -> str:
+    if not 0 < check_number("quantiles", quantile) < 1:
+        raise DataError(f"quantile {quantile}: choose numbers between 0 and 1")
+    return f"q{100 * quantile:02.0f}" if 100 * quantile % 1 == 0 else f"q{100 * quantile:g}"
 
 
 def test_error(posterior: Posterior, test: Ratings | None, threads: int | None) -> float | None:

@@ -16,6 +16,7 @@ from bayesmf.data.pairs import Cells, Pairs
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
+from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.fitted.store.kept import Deferred, kept_as, put_arrays, take_rows
 from bayesmf.kernels.reduce import predict
@@ -60,6 +61,7 @@ class Posterior:
     train: Deferred[Ratings] = Deferred()  # what users' rows were learned from; None: not at hand
     held_out: Deferred[Ratings] = Deferred()  # what else was rated: test, validation, new items
     updates: int = 0  # that it has had; each has random numbers of its own
+    labels: Labels = Labels()  # what users, items and columns are called
 
     @classmethod
     def of(
@@ -86,6 +88,7 @@ class Posterior:
             point,
             train if isinstance(train, Ratings) else None,
             merge_ratings(held_out, train.users, train.items),
+            labels=Labels(columns=getattr(train, "columns", {})),  # shards do not know them
         )
 
     @property

@@ -19,7 +19,7 @@ from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store.kept import take_rows
 from bayesmf.kernels.ranking import largest, leave_out
-from bayesmf.model.designs import Name
+from bayesmf.model.designs import Matrix, Name
 from bayesmf.random.draws import Draws
 from bayesmf.random.streams import stream
 
@@ -165,6 +165,17 @@ def recommend(
     return best, scores
 
 
+def cells_of(users: Asked, items: Asked, user: Any, item: Any, at: int | None) -> Cells:
+    """Return pairs of users and items, by their numbers among those asked for."""
+    given: dict[str, Any] = {
+        part.name: {0: Matrix.from_sparse(part.given)}
+        for part in (users, items)
+        if part.given is not None
+    }
+    times = None if at is None else np.full(len(user), at, np.int64)
+    return Cells(users.row[user], items.row[item], times, given or None)
+
+
 def _rescore(
     posterior: Posterior,
     users: Asked,
@@ -180,11 +191,7 @@ def _rescore(
     ratings below it, or the expected rating in one draw.
     """
     row, column = np.nonzero(best >= 0)
-    given: dict[str, Any] = {
-        part.name: part.given for part in (users, items) if part.given is not None
-    }
-    times = None if at is None else np.full(len(row), at, np.int64)
-    cells = Cells(users.row[row], items.row[best[row, column]], times, given or None)
+    cells = cells_of(users, items, row, best[row, column], at)
     total, squares, one = np.zeros((3, len(row)))
     for number, expected in enumerate(posterior.without_selection().each_expected(cells)):
         total += expected

@@ -17,6 +17,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve, describe_dropped, split
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.explore.names import Labels
 from bayesmf.inference.engine import Engine
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.map.fit import MAP
@@ -104,6 +105,13 @@ def _read(data: Any, reading: dict[str, Any]) -> Ratings | Shards:
     return Ratings.from_frame(data, **reading)
 
 
+def read_titles(train: Ratings | Shards, users: Any = None, items: Any = None) -> dict[str, Any]:
+    """Read titles of users and items, as ``Fitted.with_titles`` takes them, before the work."""
+    columns = train.columns if isinstance(train, Ratings) else {}
+    labels = Labels(columns=columns).put_all(train.users, train.items, users, items)
+    return {f"{side}s": titles for side, titles in labels.titles.items()}
+
+
 def _counts(train: Ratings | Shards) -> dict[str, int]:
     """Count the ratings, and the users and items that have any."""
     users, items = (int(np.count_nonzero(side.counts)) for side in (train.by_user, train.by_item))
@@ -117,6 +125,8 @@ def fit(
     rank: int | None = None,
     user_attributes: Any = None,
     item_attributes: Any = None,
+    users: Any = None,
+    items: Any = None,
     inference: Inference = "gibbs",
     sweeps: int | None = None,
     chains: int | None = None,
@@ -135,6 +145,8 @@ def fit(
     - ``model``: the default is ``Model()``, the best member known; ``rank`` sets its rank.
     - ``user_attributes``, ``item_attributes``: what is known about users and items beforehand, such
       as age and genre: ``Attributes``, a frame, or the path of a file.
+    - ``users``, ``items``: their titles, which answers show: a mapping from ids to titles, a frame,
+      or the path of a file, as ``Fitted.with_titles`` takes them.
     - ``inference``: "gibbs" samples, "vi" is variational inference, "map" a MAP estimate.
     - ``sweeps``: how long; the algorithm's own default if None.
     - ``chains``, ``until``: of Gibbs sampling. It has 4 chains if None, and goes on until they have
@@ -162,5 +174,6 @@ def fit(
             raise DataError(f"{name} is for inference='gibbs', not {inference!r}; leave it out")
     algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **given)
     parts = read_parts(data, reading, holdout, test_fraction, None, seed)
+    titles = read_titles(parts.train, users, items)
     found: Fitted = algorithm.fit(parts.train, parts.test)
-    return found
+    return found.with_titles(**titles) if titles else found

@@ -122,11 +122,11 @@ class Attributes:
 
     def matrix(self, side: SideFacts) -> Matrix:
         """Return the matrix of these rows."""
-        return Matrix.from_sparse(self._matrix[self._rows_of(side.ids)])
+        return Matrix.from_sparse(self._matrix[self.rows_of(side.ids)])
 
     def entries_of(self, one: Ids) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the columns in which one id has entries, and the entries."""
-        row = self._matrix[self._rows_of(one)]
+        row = self._matrix[self.rows_of(one)]
         return row.indices, row.data
 
     def encode(self, rows: Any) -> Any:
@@ -176,7 +176,7 @@ class Attributes:
             for value in column.values or (None,):
                 yield column, value
 
-    def _rows_of(self, ids: Ids) -> NDArray[np.int32]:
+    def rows_of(self, ids: Ids) -> NDArray[np.int32]:
         """The row of each id; -1 where there is none. 12 and "12" are the same id here."""
         if ids.kind == self.ids.kind:
             return self.ids.index(ids.values)
@@ -188,7 +188,7 @@ class Attributes:
     def check_rows(self, side: SideFacts) -> None:
         """Refuse a table without any of the rows that have ratings; say how many it lacks."""
         rated = side.ids.take(side.counts > 0)
-        row, what = self._rows_of(rated), side.name
+        row, what = self.rows_of(rated), side.name
         lacking = int(np.count_nonzero(row < 0))
         if len(rated) and lacking == len(rated):
             names = {"integer": "integers", "text": "text"}

@@ -15,12 +15,13 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import SUMMARIES, find_warm_up
 from bayesmf.evaluation.metrics import inside
-from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.posterior import Posterior
 from bayesmf.machine import using
-from bayesmf.serve import bodies, near
+from bayesmf.model.likelihood import Normal
+from bayesmf.serve import bodies
 from bayesmf.serve.served import Served, Shelf
 
-LEVELS = np.arange(0.1, 0.95, 0.1).round(2).tolist() + [0.95]
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MOST_POINTS = 3000  # items on the map
 LONGEST = 400  # points of a trace
 
@@ -86,15 +87,10 @@ def own_ratings(served: Served, given: Any, n: int) -> Json:
         for item, rating in zip(rows.index[span], rows.values[span], strict=True):
             one = part.items.values.item(int(item))
             told = {"item": one, "rating": float(rating), "held_out": held_out}
-            found.append({**told, **_title(items, one)})
+            row = int(items.ids.index([one])[0])
+            found.append({**told, **(items.title(row) if row >= 0 else {})})
     found.sort(key=lambda one: -one["rating"])
     return {"user": user, "ratings": found[:n], "total": len(found)}
-
-
-def _title(items: Any, item: Any) -> Json:
-    if items.titles is None:
-        return {}
-    return {"title": items.titles[int(items.ids.index([item])[0])]}
 
 
 def predict(served: Served, asked: bodies.Predict) -> Json:
@@ -131,34 +127,43 @@ def recommend(served: Served, asked: bodies.Recommend) -> Json:
         seed=asked.seed,
     ).to_pylist()
     known = served.fit.posterior.warm_row_of("user", users) >= 0
-    fit = served.fit if known.all() else served.once("unasked", lambda one: _unasked(one.fit))
-    return {"recommendations": _with_bars(fit, found, asked.level, asked.at)}
+    posterior = served.fit.posterior if known.all() else served.once("unasked", _unasked)
+    return {"recommendations": _add_bars(posterior, found, asked.level, asked.at)}
 
 
-def _with_bars(fit: Fitted, rows: list[Json], level: float, at: Any = None) -> list[Json]:
-    """Rows with a user and an item, and beside them their predictions with intervals."""
+def _unasked(served: Served) -> Posterior:
+    """What a newcomer is told: they have not chosen to rate an item, so nothing follows from it."""
+    return served.fit.posterior.without_selection()
+
+
+def _add_bars(posterior: Posterior, rows: list[Json], level: float, at: Any = None) -> list[Json]:
+    """Put predictions with intervals beside rows that have a user and an item."""
     if not rows:
         return rows
-    pairs = [(row["user"], row["item"]) for row in rows]
-    ends = 0.5 - level / 2, 0.5 + level / 2
-    table = fit.predict(pairs, quantiles=ends, at=at)
-    posterior = fit.posterior
+    users, items = ([row[side] for row in rows] for side in SIDES)
+    cells = posterior.cells(Pairs(users, items).at(at))
     doubt: list[float | None] = [None] * len(rows)
-    if not posterior.model.likelihood.latent:  # there it is not on the scale of ratings
-        cells = posterior.cells(Pairs(table["user"], table["item"]).at(at))
-        with using(1):
-            doubt = np.sqrt(posterior.moments(cells).doubt).tolist()
-    low, high = (name for name in table.column_names if name.startswith("q"))
-    told = zip(rows, table.to_pylist(), doubt, strict=True)
+    with using(1):
+        if posterior.model.likelihood.latent:  # doubt is not on the scale of ratings there
+            found = posterior.predictive(cells)
+        else:
+            moments = posterior.moments(cells)
+            found = Normal(moments.mean, moments.sd)
+            doubt = np.sqrt(moments.doubt).tolist()
+    low, high = (found.quantile(0.5 + sign * level / 2).tolist() for sign in (-1, 1))
+    titles = posterior.labels.of("item", items) if posterior.labels.titles.get("item") else None
+    keys = ("user", "rank", "item", "score")
     return [
         {
-            **row,
-            **{name: bar[name] for name in ("title", "mean", "sd") if name in bar},
-            "low": bar[low],
-            "high": bar[high],
-            "doubt": unsure,
+            **{key: row[key] for key in keys if key in row},
+            **({} if titles is None else {"title": titles[k]}),
+            "mean": float(found.mean[k]),
+            "sd": float(found.sd[k]),
+            "low": low[k],
+            "high": high[k],
+            "doubt": doubt[k],
         }
-        for row, bar, unsure in told
+        for k, row in enumerate(rows)
     ]
 
 
@@ -169,7 +174,7 @@ def similar(served: Served, asked: bodies.Similar) -> Json:
     side: Side = "item" if asked.user is None else "user"
     one = served.directory[side].read(asked.item if asked.user is None else asked.user)
     served.directory[side].row(one)
-    return {"similar": near.similar(served.fit, side, one, asked.n).to_pylist()}
+    return {"similar": served.fit.similar(**{side: one}, n=asked.n).to_pylist()}
 
 
 def explain(served: Served, asked: bodies.Explain) -> Json:
@@ -177,11 +182,7 @@ def explain(served: Served, asked: bodies.Explain) -> Json:
     user, item = (served.directory[side].read(getattr(asked, side)) for side in SIDES)
     for side, one in (("user", user), ("item", item)):
         served.directory[side].row(one)  # type: ignore[index]
-    found = served.fit.explain(user, item, asked.most)
-    items = served.directory["item"]
-    for rating in found.get("ratings", ()):
-        rating.update(_title(items, rating["item"]))
-    return found
+    return served.fit.explain(user, item, asked.most)
 
 
 def visit(served: Served, asked: bodies.Visit) -> Json:
@@ -190,22 +191,23 @@ def visit(served: Served, asked: bodies.Visit) -> Json:
     rated = {items.read(one.item): one for one in asked.ratings}
     if len(rated) < len(asked.ratings):
         raise DataError("an item is rated twice; rate it once")
-    known = items.ids.index(list(rated)) >= 0 if rated else []
+    known = [bool(row >= 0) for row in items.ids.index(list(rated))]
     left_out = [one for one, there in zip(rated, known, strict=True) if not there]
     used = [one for one, there in zip(rated, known, strict=True) if there]
-    fit: Fitted = served.fit
+    fit, posterior = served.fit, None
     if used:
         columns: Json = {"user": [me] * len(used), "item": used}
         columns["rating"] = [rated[one].rating for one in used]
         if all(rated[one].time is not None for one in used):
             columns["time"] = [rated[one].time for one in used]
         fit = fit.fold_in(pa.table(columns), seed=asked.seed)
+        posterior = fit.posterior.without_selection()
     best = fit.recommend(
         [me], asked.n, rank_by=asked.rank_by, seen=[(me, one) for one in used], seed=asked.seed
     )
     rows = best.to_pylist()
     rows += [{"user": me, "item": items.read(item)} for item in asked.items]
-    bars = _with_bars(_unasked(fit), rows, asked.level)
+    bars = _add_bars(posterior or served.once("unasked", _unasked), rows, asked.level)
     for bar in bars:
         del bar["user"]
     return {
@@ -213,11 +215,6 @@ def visit(served: Served, asked: bodies.Visit) -> Json:
         "predictions": bars[best.num_rows :],
         "left_out": left_out,
     }
-
-
-def _unasked(fit: Fitted) -> Fitted:
-    """The fit without what it says of newcomers that they rate an item: they have not chosen to."""
-    return fit._with(fit.posterior.without_selection())
 
 
 def update(shelf: Shelf, asked: bodies.Update) -> Json:
@@ -286,7 +283,5 @@ def map_items(served: Served) -> Json:
 
 
 def _draw_map(served: Served) -> Json:
-    points = near.places(served.fit)
-    total = points.num_rows
-    order = np.argsort(-points["ratings"].to_numpy(), kind="stable")[:MOST_POINTS]
-    return {"points": points.take(pa.array(order)).to_pylist(), "total": total}
+    total = int((served.fit.posterior.item_counts > 0).sum())
+    return {"points": served.fit.map(MOST_POINTS).to_pylist(), "total": total}

@@ -17,7 +17,6 @@ from bayesmf.data.ids import read_id
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.fitted.base import SavedFit, load_model
-from bayesmf.serve import near
 
 PARTS = ("", "model.json", "model/model.json")  # whose change says that a model has changed
 
@@ -32,7 +31,8 @@ class Directory:
     def __init__(self, fit: SavedFit, side: Side) -> None:
         self.side, self.ids = side, fit.posterior.ids(side)
         self.counts = fit.posterior.counts(side)
-        self.titles = near.titles(fit, side)
+        labels = fit.posterior.labels
+        self.titles = labels.of(side, self.ids.values.tolist()) if labels.titles.get(side) else None
         self.texts = pa.array([str(one) for one in self.ids.values.tolist()], pa.string())
 
     def read(self, given: Any) -> Any:
@@ -74,7 +74,11 @@ class Directory:
     def tell(self, row: int) -> dict[str, Any]:
         """What is shown of one of them."""
         told = {"id": self.ids.values.item(row), "ratings": int(self.counts[row])}
-        return told if self.titles is None else {**told, "title": self.titles[row]}
+        return {**told, **self.title(row)}
+
+    def title(self, row: int) -> dict[str, str | None]:
+        """The title of one of them; nothing if they have no titles."""
+        return {} if self.titles is None else {"title": self.titles[row]}
 
 
 def _true(column: Any) -> Any:
@@ -135,18 +139,15 @@ class Options(NamedTuple):
 
     updates: bool = False  # whether ratings can be added
     save: Path | None = None  # where the model is written after each update
+    complete: Callable[[SavedFit], SavedFit] | None = None  # adds titles to what was loaded
+    read_test: Callable[[SavedFit], Ratings] | None = None  # for such a fit
 
 
 class Shelf:
     """The model that is served now: a request takes it once, and keeps it until its end."""
 
-    def __init__(
-        self,
-        path: Path,
-        options: Options = Options(),  # noqa: B008, it is a value
-        read_test: Callable[[SavedFit], Ratings] | None = None,
-    ) -> None:
-        self.path, self.options, self.read_test = Path(path), options, read_test
+    def __init__(self, path: Path, options: Options | None = None) -> None:
+        self.path, self.options = Path(path), options or Options()
         self._changing = threading.Lock()  # one change at a time
         self._seen = identity(self.path)
         self._trouble = ""
@@ -154,8 +155,11 @@ class Shelf:
 
     def _load(self, number: int) -> Served:
         fit = load_model(self.path, threads=1)  # small requests: others wait while one uses more
-        test = self.read_test(fit) if self.read_test else None
-        return Served(fit, number, test).prepare(self.options.updates)
+        options = self.options
+        if options.complete is not None:
+            fit = options.complete(fit)
+        test = options.read_test(fit) if options.read_test else None
+        return Served(fit, number, test).prepare(options.updates)
 
     def refresh(self) -> str:
         """Load the model again if its files have changed.

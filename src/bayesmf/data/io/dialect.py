@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Literal
 
+from bayesmf.data.columns import ID_NAMES, simplify
 from bayesmf.data.io.archive import HEAD
 from bayesmf.errors import DataError, Option
 
@@ -19,11 +20,12 @@ NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space"}
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*|\s*[-+]?(nan|inf|infinity)\s*", re.I)
 BLANK_LINES = re.compile(r"([ \t]*(\r\n|\n|\r))*")
 SAMPLE_RECORDS = 50
-Record = Literal["rating", "pair", "row"]
+Record = Literal["rating", "pair", "row", "id"]
 FIELDS: dict[Record, tuple[int, str]] = {
     "rating": (3, "user, item and rating"),
     "pair": (2, "user and item"),
     "row": (2, "an id and its attributes"),
+    "id": (2, "ids"),  # which may also stand alone
 }
 """What a line of a file holds: how many fields it has at least, and which."""
 
@@ -82,9 +84,9 @@ def sniff(
     blank, text = len(start[0].splitlines()), text[start.end() :]
     separator = "\t" if separator == "\\t" else separator
     whole = len(head) < HEAD
-    choices = [separator] if separator else SEPARATORS
+    choices = [separator] if separator else [s for s in SEPARATORS if s != " " or what != "id"]
     samples = {choice: _sample(text, choice, whole) for choice in choices}
-    separator = separator or _separator(samples, least)
+    separator = separator or _separator(samples, least) or ("\t" if what == "id" else None)
     if separator is None or not samples[separator]:
         first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
         raise DataError(
@@ -95,6 +97,8 @@ def sniff(
     first = sample[0][1]
     if header is None:
         header = not any(NUMBER.fullmatch(field) for field in first)
+        if len(first) == 1:  # of ids that stand alone
+            header = simplify(first[0]) in ID_NAMES
     if not header:
         return Dialect(separator, len(first), None, blank, first, escaped)
     if len(sample) == 1 and whole:

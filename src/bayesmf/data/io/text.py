@@ -16,10 +16,10 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from bayesmf.data.columns import OPTIONAL, ROLES, Columns, Named, Role, recognise
+from bayesmf.data.columns import OPTIONAL, ROLES, Columns, Named, Remembered, Role, recognise
 from bayesmf.data.ids import Locate, strip, to_arrow
 from bayesmf.data.io.archive import PARQUET, Source, open_source, read_all
-from bayesmf.data.io.dialect import NUMBER, Dialect, escapes, short, sniff
+from bayesmf.data.io.dialect import NUMBER, Dialect, Record, escapes, short, sniff
 from bayesmf.data.values import wrong_weight
 from bayesmf.errors import DataError, Option
 
@@ -62,6 +62,7 @@ def read_columns(
         _locate(source, dialect),
         untyped=True,
         weight=weight,
+        names={role: dialect.header[k] for role, k in roles.items()} if dialect.header else {},
     )
 
 
@@ -84,34 +85,40 @@ def read_pairs(
     header: bool | None = None,
     member: str | None = None,
     timed: bool = False,
-) -> dict[Role, pa.ChunkedArray]:
-    """Read the user and the item column of a file of the same kinds.
+) -> tuple[dict[Role, pa.ChunkedArray], pa.Table]:
+    """Read the user and the item column of a file of the same kinds, and all others as they are.
 
     If ``timed``, a column of times is read too, where there is one. As in ``read_columns`` followed
-    by ``Ratings.from_columns``, blanks around the ids of a text file are stripped.
+    by ``Ratings.from_columns``, blanks around the ids of a text file are stripped. The second table
+    has every column but those of the user and the item.
     """
     pair: tuple[Role, ...] = ("user", "item", "time") if timed else ("user", "item")
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
-        names, table = _parquet(source, given, pair)
+        names, table = _parquet(source, given, None)
         roles = recognise(names, given, source.name, pair)
         if table.num_rows == 0:
             raise DataError(f"{source.name}: there is no pair in the table; check the file")
-        return {role: table[names[k]] for role, k in roles.items()}
+        columns = {role: table[names[k]] for role, k in roles.items()}
+        return columns, table.drop_columns([names[roles["user"]], names[roles["item"]]])
     dialect = sniff(source.name, head, separator, header, "pair")
     where = f"{source.name}, line {max(dialect.skip, 1)}"
-    if dialect.header is not None:
-        roles = recognise(dialect.header, given, where, pair)
-    else:
-        names = [str(k + 1) for k in range(dialect.fields)]
+    names = dialect.header or [str(k + 1) for k in range(dialect.fields)]
+    if dialect.header is None:
+        given = {role: None if isinstance(n, Remembered) else n for role, n in given.items()}
         by_number: dict[Role, str | int | None] = {
             role: given.get(role) or k for k, role in enumerate(pair[:2], 1)
         }
-        by_number |= {"time": given["time"]} if timed and given.get("time") else {}
-        roles = recognise(names, by_number, where, pair)
-    table, _ = _read_text(source, dialect, roles)
-    return {role: table[role] if role == "time" else strip(table[role]) for role in roles}
+        given = by_number | ({"time": given["time"]} if timed and given.get("time") else {})
+    roles = recognise(names, given, where, pair)
+    places: dict[Any, int] = dict(roles)
+    places |= {f"other {k}": k for k in range(dialect.fields) if k not in roles.values()}
+    table, _ = _read_text(source, dialect, places)
+    called = {k: key for key, k in places.items() if key not in ("user", "item")}
+    others = pa.table({names[k]: table[called[k]] for k in sorted(called)})
+    columns = {role: table[role] if role == "time" else strip(table[role]) for role in roles}
+    return columns, others
 
 
 def read_table(
@@ -120,18 +127,20 @@ def read_table(
     separator: str | None = None,
     header: bool | None = None,
     member: str | None = None,
+    what: Record = "row",
 ) -> tuple[pa.Table, Locate, bool]:
     """Read all columns of a file of the same kinds, those of a text file as text.
 
     ``names`` are those of the columns, where the file has no header; else they are numbers from 1.
-    Returns the table, where each of its rows stands, and whether it was read from text.
+    Where ``what`` is "id", there may be but one column. Returns the table, where each of its rows
+    stands, and whether it was read from text.
     """
     source = open_source(path, member)
     head = source.head()
     if head.startswith(PARQUET):
         _, table = _parquet(source, {}, None)
         return table, lambda row: f"{source.name}, row {row + 1}", False
-    dialect = sniff(source.name, head, separator, False if names is not None else header, "row")
+    dialect = sniff(source.name, head, separator, False if names is not None else header, what)
     called = list(names or dialect.header or (str(k + 1) for k in range(dialect.fields)))
     if len(called) != dialect.fields:
         raise DataError(
@@ -153,7 +162,8 @@ def _read_parquet(source: Source, given: Named) -> Columns:
         return f"{source.name}, row {row + 1}"
 
     user, item, rating, time, weight = (column(role) for role in ROLES)
-    return Columns(user, item, rating, time, locate, weight=weight)
+    called = {role: names[k] for role, k in roles.items()}
+    return Columns(user, item, rating, time, locate, weight=weight, names=called)
 
 
 def _parquet(
@@ -186,6 +196,7 @@ def _parquet(
 def _by_position(dialect: Dialect, given: Named, where: str) -> dict[Role, int]:
     """Return the columns of a file without a header: user, item, rating, time, unless given."""
     names = [str(k + 1) for k in range(dialect.fields)]
+    given = {role: None if isinstance(n, Remembered) else n for role, n in given.items()}
     asked = {role: name for role, name in given.items() if name is not None}
     if dialect.fields < 3:
         raise DataError(

@@ -30,6 +30,7 @@ from bayesmf.data.ratings import Ratings
 from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError
 from bayesmf.fitted.by_rating import is_by_rating
+from bayesmf.fitted.explore.names import TITLES_FILE, Labels
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store.kept import kept_as
 from bayesmf.model.attributes import Attributes
@@ -47,7 +48,7 @@ TABLES = {  # of a design of attributes, by its side and its number
     for side in SIDES
     for number in range(MOST_DESIGNS)
 }
-PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT, *TABLES.values())
+PARTS = (FACTS, ARRAYS, USERS, ITEMS, TRAIN, HELD_OUT, *TABLES.values(), *TITLES_FILE.values())
 INSIDE = "model"  # the folder of the model in the folder of a fit
 MOST_UPDATES = 1 << 30  # that have random numbers of their own
 MOST = 1 << 40  # bytes that a file inside an archive may claim to have
@@ -180,6 +181,7 @@ def _make_files(
         design = dict(enumerate(posterior.model.designs(side))).get(number)
         if isinstance(design, Attributes):
             files[name] = _to_parquet(design.table)
+    files |= {name: _to_parquet(table) for name, table in posterior.labels.files().items()}
     document = {
         "format": FORMAT,
         "version": bayesmf.__version__,
@@ -188,6 +190,7 @@ def _make_files(
         "mean": posterior.mean,
         "updates": posterior.updates,
         "ids": {"user": posterior.users.kind, "item": posterior.items.kind},
+        "columns": dict(posterior.labels.columns),  # what they were called in training
         "traces": list(traces),  # in their order, which the arrays do not keep
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "facts": dict(facts),
@@ -350,6 +353,7 @@ def _parse(
         train,
         held_out,
         updates,
+        _parse_labels(document, files),
     )
     return posterior, dict(document["facts"]), {name: groups["trace"][name] for name in order}
 
@@ -364,6 +368,18 @@ def _add_tables(document: Mapping[str, Any], files: Mapping[str, bytes]) -> dict
             table = parquet.read_table(pa.BufferReader(files[name]))
             facts[f"{side}_designs"][number]["table"] = table
     return facts
+
+
+def _parse_labels(document: Mapping[str, Any], files: Mapping[str, bytes]) -> Labels:
+    """Titles and names of columns, which a model of an earlier version does not have."""
+    from pyarrow import parquet
+
+    tables = {
+        name: parquet.read_table(pa.BufferReader(files[name]))
+        for name in TITLES_FILE.values()
+        if name in document["sha256"]
+    }
+    return Labels.of_files(tables, document.get("columns", {}))
 
 
 def _parse_ratings(content: bytes, users: Ids, items: Ids, scale: Scale) -> Ratings:

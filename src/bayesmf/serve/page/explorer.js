@@ -205,6 +205,7 @@ let map = null;
 async function itemView(id) {
   const box = searchBox({ side: "item", label: "Look up an item", placeholder: facts.titles ? "Title or item id" : "Item id",
     choose: (row) => go("item", row.id) });
+  if (!facts.model.rank) return [card("Items", el("p", {}, "The model has biases alone, and no features by which items could be compared."))];
   map ??= await ask("/api/map");
   const follow = (item) => go("item", item);
   const note = el("p", { class: "muted" }, `Items that lie together are liked by the same people; the axes have no names. ${map.total > map.points.length ? `The ${count(map.points.length)} items with the most ratings are shown.` : ""}`);
@@ -216,18 +217,17 @@ async function itemView(id) {
   const item = await exactly("item", id);
   if (!item) return [el("div", { class: "top" }, box), el("p", { class: "hint", role: "alert" }, `The model knows no item “${id}”.`)];
   const { similar } = await ask("/api/similar", { item: item.id, n: 12 });
-  const probable = similar.length && similar[0].probability !== undefined;
   return [
     el("div", { class: "top" }, box, el("p", { class: "subject" }, el("strong", {}, facts.titles ? nameOf(item, "id") : `Item ${item.id}`), ` has ${plural(item.ratings, "rating")} in training`)),
     el("div", { class: "two" },
-      card("Neighbours", el("p", { class: "muted" }, "By the cosine of their features, averaged over the draws", probable ? "; the percentage says in how many draws an item is among the nearest." : "."),
+      card("Neighbours", el("p", { class: "muted" }, "How alike users like them, from -1 to 1; the percentage says in how many of the draws an item is among the nearest twelve."),
         el("ol", { class: "bars near" }, similar.map((row, k) => {
           const length = el("span", { class: "doubt" });
           length.style.width = `${100 * Math.max(row.similarity, 0)}%`;
           return el("li", {}, el("span", { class: "what" }, el("span", { class: "rank", "aria-hidden": "true" }, `${k + 1}`), el("a", { href: to("item", row.item) }, nameOf(row))),
             el("div", { class: "bar plain", "aria-hidden": "true" }, length),
             el("span", { class: "numbers" }, el("b", {}, row.similarity.toFixed(2)),
-              probable ? el("span", { class: "muted" }, `${Math.round(100 * row.probability)}%`) : null));
+              el("span", { class: "muted" }, `${Math.round(100 * row.probability)}%`)));
         }))),
       card("Its place on the map", note, drawMap({ points: map.points, chosen: item.id, near: similar.map((row) => row.item), go: follow })))];
 }

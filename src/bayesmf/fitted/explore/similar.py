@@ -1,0 +1,127 @@
+"""Which items are alike, which users are, and a map of them: by what every draw identifies.
+
+The features of a draw have no basis and no origin of their own: a draw says the same if the items'
+features T are multiplied by any A and the users' S by the inverse of A', or if S is moved and the
+items' biases make up for it. Neither changes the covariance over users of what they think of two
+items,
+
+    c_jk = T_j' Cov(S) T_k,
+
+so items are compared by the correlation c_jk / sqrt(c_jj c_kk) in every draw. An item is a user of
+the transposed data, so users are compared by the covariance over items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from bayesmf.errors import DataError, Option
+from bayesmf.fitted.newcomers import drawn_rows
+from bayesmf.fitted.posterior import Posterior
+from bayesmf.kernels.ranking import largest
+from bayesmf.model.designs import Name
+
+Array = NDArray[np.float64]
+FEW_ROWS = 64  # of which all products fit into a small matrix
+
+
+def check_features(posterior: Posterior) -> None:
+    """Refuse a model of biases alone, in which no two rows are more alike than others."""
+    if posterior.model.rank == 0:
+        raise DataError(
+            "a model of biases alone has no features by which to compare; fit one with "
+            f"{Option('rank', 20, 'Model')} or the like"
+        )
+
+
+def roots(posterior: Posterior, side: Name) -> list[Array]:
+    """Return L of every draw, where L L' is the covariance of the other side's features.
+
+    Rows without training ratings do not count. It is computed once for a posterior.
+    """
+    kept: dict[Name, list[Array]] = vars(posterior).setdefault("_roots", {})
+    if side not in kept:
+        other: Name = "item" if side == "user" else "user"
+        trained = posterior.counts(other) > 0
+        found = []
+        for number in range(len(posterior)):
+            features = drawn_rows(posterior.draws, number, other)[trained, 1 : posterior.model.size]
+            features -= features.mean(axis=0)
+            values, vectors = np.linalg.eigh(features.T @ features / len(features))
+            found.append(vectors * np.sqrt(np.maximum(values, 0.0)))
+        kept[side] = found
+    return kept[side]
+
+
+def vectors(posterior: Posterior, side: Name, rows: Any) -> Iterator[Array]:
+    """Yield L'T_j of these rows in every draw: their products are the covariances c_jk."""
+    for number, root in enumerate(roots(posterior, side)):
+        features = drawn_rows(posterior.draws, number, side)[rows, 1 : posterior.model.size]
+        yield features @ root
+
+
+def normalise(z: Array) -> Array:
+    """Return the rows at length 1; a row of zeros stays, and is like nothing."""
+    length = np.linalg.norm(z, axis=1, keepdims=True)
+    return np.asarray(np.divide(z, length, out=np.zeros_like(z), where=length > 0))
+
+
+class Neighbours(NamedTuple):
+    """The rows that are most like one row, the nearest first."""
+
+    row: NDArray[np.int64]
+    similarity: Array  # the mean over the draws
+    low: Array  # the quantiles 0.05 and 0.95 over the draws
+    high: Array
+    probability: Array  # the share of draws in which the row is among so many nearest
+
+
+def nearest(posterior: Posterior, side: Name, row: int, n: int, among: Any) -> Neighbours:
+    """Find the ``n`` rows of ``among`` that are most like ``row``, which is none of them."""
+    check_features(posterior)
+    rows = np.append(np.setdiff1d(among, [row]), row)
+    found = np.empty((len(posterior), len(rows) - 1), np.float32)
+    for number, z in enumerate(vectors(posterior, side, rows)):
+        unit = normalise(z)
+        found[number] = unit[:-1] @ unit[-1]
+    n = min(n, found.shape[1])
+    mean = found.mean(axis=0, dtype=np.float64)
+    order = np.argsort(-mean, kind="stable")[:n]
+    top = np.empty((len(found), n), np.int64)
+    largest(found, top)
+    counts = np.bincount(top.ravel(), minlength=found.shape[1])
+    low, high = np.quantile(found[:, order], [0.05, 0.95], axis=0)
+    return Neighbours(rows[order], mean[order], low, high, counts[order] / len(found))
+
+
+def place(posterior: Posterior, side: Name, rows: Any) -> Array:
+    """Return two coordinates of each row: those in which the rows differ most.
+
+    They are the principal coordinates of the posterior mean of c_jk, centred over the rows: the
+    squared distance of two rows on the map is, as far as two coordinates can show it, the variance
+    over the other side of the difference between the two. The coordinate that is farthest from 0
+    is positive.
+    """
+    check_features(posterior)
+    count = len(rows)
+    draws = [z - z.mean(axis=0) for z in vectors(posterior, side, rows)]
+
+    def times(v: Array) -> Array:
+        return np.asarray(sum(z @ (z.T @ v) for z in draws) / len(draws))
+
+    if count <= FEW_ROWS:
+        values, found = np.linalg.eigh(times(np.eye(count)))
+    else:
+        start = np.cos(np.arange(count))  # any numbers, but the same ones always
+        operator = LinearOperator((count, count), matvec=times, matmat=times, dtype=np.float64)
+        values, found = eigsh(operator, k=2, v0=start)
+    order = np.argsort(-values, kind="stable")[:2]
+    out = np.zeros((count, 2))
+    out[:, : len(order)] = found[:, order] * np.sqrt(np.maximum(values[order], 0.0))
+    farthest = out[np.argmax(np.abs(out), axis=0), [0, 1]]
+    return np.asarray(out * np.where(farthest < 0, -1.0, 1.0))
