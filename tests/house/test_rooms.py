@@ -17,8 +17,8 @@ import bayesmf
 ROOT = Path(bayesmf.__file__).parent
 ORDER = [
     "errors", "choices", "checks", "compiled", "machine", "data", "random", "kernels", "model",
-    "sweep", "evaluation", "fitted", "inference", "engines", "study", "report", "sklearn", "cli",
-    "__init__", "__main__",
+    "sweep", "evaluation", "fitted", "inference", "engines", "study", "report", "serve", "sklearn",
+    "cli", "__init__", "__main__",
 ]  # fmt: skip
 """A room may import those before it."""
 MOST_MODULES, MOST_LINES = 12, 60

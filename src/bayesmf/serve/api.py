@@ -35,6 +35,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         421: "The service is not known by this host name.",
         422: "The request cannot be answered, and the sentence says why.",
         429: "Too many requests.",
+        431: "The headers are too large.",
     }.items()
 }
 DISABLED: dict[int | str, dict[str, Any]] = {
@@ -80,9 +81,9 @@ def _finite(value: Any) -> Any:
 
 
 @router.get("/health", response_model=bodies.Health)
-async def health() -> Any:
-    """Say that the service works."""
-    return tell({"status": "ok"})
+async def health(request: Request) -> Any:
+    """Say that the service works, and whether it asks for a token."""
+    return tell({"status": "ok", "token_needed": request.app.state.token})
 
 
 @router.get("/model", response_model=bodies.Facts)
@@ -239,7 +240,7 @@ def make_app(shelf: Shelf, *, token: bool = False) -> FastAPI:
         exception_handlers=HANDLERS,
         lifespan=few_at_a_time,
     )
-    app.state.shelf = shelf
+    app.state.shelf, app.state.token = shelf, token
     app.include_router(router, dependencies=[Depends(bearer)] if token else [])
     for path in OPEN:
         app.add_api_route(path, _file(path), methods=["GET"], include_in_schema=False)

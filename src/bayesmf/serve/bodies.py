@@ -135,6 +135,7 @@ class Health(Answer):
     """Whether the service works."""
 
     status: Literal["ok"]
+    token_needed: bool
 
 
 class Failure(Answer):

@@ -91,6 +91,8 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         if self.hosts is not None and _name(headers.get("host", "")) not in self.hosts:
             raise Refused(421, "this service is not known by the host name of the request")
+        if sum(len(name) + len(value) for name, value in headers.raw) > self.limits.headers:
+            raise Refused(431, f"the headers have at most {self.limits.headers:,} bytes")
         client = scope.get("client")
         if not self.rates.allow(client[0] if client else ""):
             raise Refused(429, "too many requests; wait a second", **{"retry-after": "1"})

@@ -24,6 +24,7 @@ class Limits:
     """What the guard of a service holds requests to."""
 
     body: int = 1 << 20  # bytes
+    headers: int = 1 << 15  # bytes
     seconds: float = 10.0  # in which headers, and then the body, have to arrive
     rate: float = 50.0  # requests a second of one client; 0: as many as they like
     clients: int = 4096  # that are followed at a time

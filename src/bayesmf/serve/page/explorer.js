@@ -1,6 +1,6 @@
 // The views of the explorer, and which of them an address shows.
 
-import { ask, card, count, el, find, keepToken, nameOf, plural, Refused, say, searchBox, svg, table } from "./parts.js";
+import { ask, card, count, el, find, hasToken, keepToken, nameOf, plural, Refused, say, searchBox, svg, table } from "./parts.js";
 import { axis, bar, columns, drawMap, lines, number, range, ratingText, setScale } from "./charts.js";
 
 const main = document.getElementById("main");
@@ -309,7 +309,7 @@ function askForToken() {
     event.preventDefault();
     keepToken(input.value.trim());
     begin();
-  } }, el("h2", {}, "This service asks for its token"), el("label", { for: "token" }, "Token"), input, el("button", {}, "Open")));
+  } }, el("h2", {}, "This service asks for its token"), el("input", { type: "text", autocomplete: "username", value: "bayesmf", hidden: true }), el("label", { for: "token" }, "Token"), input, el("button", {}, "Open")));
   input.focus();
 }
 
@@ -348,16 +348,17 @@ async function begin() {
     history.replaceState(null, "", "/");
   }
   try {
+    if (!hasToken() && (await ask("/api/health")).token_needed) return askForToken();
     facts = await ask("/api/model");
   } catch (error) {
     if (error instanceof Refused && error.status === 401) askForToken();
     else main.replaceChildren(el("p", { class: "hint", role: "alert" }, error.message));
-    return;
+    return null;
   }
   setScale(facts.scale);
   document.getElementById("facts").replaceChildren(el("b", {}, facts.name),
     ` · ${count(facts.users)} users · ${count(facts.items)} items${facts.ratings === null ? "" : ` · ${count(facts.ratings)} ratings`} · ${plural(facts.draws, "draw")} · ${facts.verdict}`);
-  show(true);
+  return show(true);
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

@@ -29,6 +29,8 @@ export function keepToken(given) {
   try { sessionStorage.setItem("bayesmf-token", given); } catch { /* it lasts as long as the page */ }
 }
 
+export const hasToken = () => token !== null;
+
 export class Refused extends Error {
   constructor(status, text) { super(text); this.status = status; }
 }
@@ -70,7 +72,7 @@ export function searchBox({ side, label, placeholder, choose }) {
     "aria-expanded": "false", "aria-controls": `${id}-list`, "aria-autocomplete": "list",
     maxlength: 200,
   });
-  let shown = [], active = -1, turn = 0;
+  let shown = [], active = -1, turn = 0, hasty = false;
 
   function close() {
     list.hidden = true;
@@ -98,11 +100,12 @@ export function searchBox({ side, label, placeholder, choose }) {
     try {
       answer = await find(side, input.value);
     } catch (error) {
-      say(error.message);
-      return;
+      return say(error.message);
     }
-    if (mine !== turn || document.activeElement !== input) return;
+    if (mine !== turn || document.activeElement !== input) return null;
     shown = answer.found;
+    list.removeAttribute("aria-busy");
+    if (hasty && shown.length) return pick(shown[0]);
     list.replaceChildren(...shown.map((row, k) => el(
       "li", { id: `${id}-${k}`, role: "option", "aria-selected": "false",
         onpointerdown: (event) => { event.preventDefault(); pick(row); } },
@@ -113,10 +116,15 @@ export function searchBox({ side, label, placeholder, choose }) {
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     mark(-1);
-    say(shown.length ? `${plural(answer.total, side)} found` : `no ${side} found`);
+    return say(shown.length ? `${plural(answer.total, side)} found` : `no ${side} found`);
   }
   let waiting = 0;
-  input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(open, 120); });
+  input.addEventListener("input", () => {
+    clearTimeout(waiting);
+    [shown, hasty] = [[], false];  // what is still in the list was not asked for
+    list.setAttribute("aria-busy", "true");
+    waiting = setTimeout(open, 120);
+  });
   input.addEventListener("focus", open);
   input.addEventListener("blur", () => { turn += 1; close(); });
   input.addEventListener("keydown", (event) => {
@@ -126,9 +134,10 @@ export function searchBox({ side, label, placeholder, choose }) {
       event.preventDefault();
       if (list.hidden) open();
       else if (many) mark((active + (event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1) + many) % many);
-    } else if (event.key === "Enter" && !list.hidden && many) {
+    } else if (event.key === "Enter") {
       event.preventDefault();
-      pick(shown[Math.max(active, 0)]);
+      if (list.hasAttribute("aria-busy")) hasty = true;  // the first that will be found
+      else if (!list.hidden && many) pick(shown[Math.max(active, 0)]);
     }
   });
   return el("div", { class: "search" }, el("label", { for: id }, label), input, list);
