@@ -160,7 +160,7 @@ def recommend(
             pool.shutdown(cancel_futures=True)
             raise
     best[~np.isfinite(scores)] = -1
-    if posterior.model.likelihood.latent or at is not None:
+    if posterior.model.likelihood.latent or (at is not None and posterior.model.every_effect):
         return _rescore(posterior, users, items, best, rank_by, chosen, at)
     return best, scores
 

@@ -151,7 +151,7 @@ def print_rows(rows: list[dict[str, Any]], names: list[str]) -> None:
     shown = Table(box=None, header_style="bold")
     for name in names:
         number = any(isinstance(row[name], float) for row in rows)
-        shown.add_column(visible(name), justify="right" if number else "left")
+        shown.add_column(visible(name), justify="right" if number else "left", no_wrap=number)
     for row in rows:
         texts = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
         plain = ("" if v is None else t for v, t in zip(row.values(), texts, strict=True))

@@ -95,9 +95,10 @@ class Explores:
     ) -> Any:
         """Find the ``n`` items that are most like one ``item``, or the users most like a ``user``.
 
-        Two items are alike if users who like the one like the other: their similarity is the
-        correlation over users of what the features say of the two items, from -1 to 1, averaged
-        over the draws. It does not depend on the basis that the features of a draw happen to have.
+        Two items are alike if the users who like the one more than is usual for them and for the
+        item also like the other so. The similarity is the correlation of that over users, from -1
+        to 1, averaged over the draws. It does not depend on the basis and the origin that the
+        features of a draw happen to have.
 
         - ``items``, ``exclude``, ``where``: which items may be in the answer, as in ``recommend``.
 
@@ -112,9 +113,9 @@ class Explores:
     def map(self, n: int | None = None, side: Name = "item") -> Any:
         """Lay the items (or users) out in two dimensions, like ones near each other.
 
-        The distance of two items tells how differently users like them: the coordinates are the two
-        principal ones of the covariance over users of what the features say, averaged over the
-        draws, in units of ratings. The one farthest from 0 is positive, on both axes.
+        The distance of two items tells how differently users like them, in units of ratings: the
+        coordinates are the two principal ones of the covariance whose correlation ``similar`` has,
+        averaged over the draws. The one farthest from 0 is positive, on both axes.
 
         - ``n``: so many items with the most ratings; all that have training ratings if None.
 

@@ -15,7 +15,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import frame_like, ids_in, pairs_of, read_time
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
-from bayesmf.fitted.explore.similar import check_features, normalise, roots
+from bayesmf.fitted.explore.similar import check_features, metrics, normalise
 from bayesmf.fitted.explore.where import match
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.recommend import Asked, Seen, cells_of, recommend
@@ -197,11 +197,11 @@ def _unit_rows(posterior: Posterior, items: Asked) -> Floats:
     if items.row.min(initial=0) < 0:
         draws = posterior.newcomers.add_to(draws)
     parts = []
-    for number, (rows, root) in enumerate(
-        zip(items.means(draws), roots(posterior, "item"), strict=True)
+    for number, (rows, metric) in enumerate(
+        zip(items.means(draws), metrics(posterior, "item"), strict=True)
     ):
         noise = items.noise(draws, number)
         features = rows if noise is None else rows + noise
-        parts.append(normalise(features[:, 1 : posterior.model.size] @ root))
+        parts.append(normalise(metric.place(features[:, 1 : posterior.model.size])))
     whole = np.hstack(parts) / np.sqrt(len(parts))
     return np.ascontiguousarray(whole, np.float32)

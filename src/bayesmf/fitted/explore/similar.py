@@ -1,11 +1,11 @@
 """Which items are alike, which users are, and a map of them: by what every draw identifies.
 
-The features of a draw have no basis and no origin of their own: a draw says the same if the items'
-features T are multiplied by any A and the users' S by the inverse of A', or if S is moved and the
-items' biases make up for it. Neither changes the covariance over users of what they think of two
-items,
+The features of a draw have no basis and no origin of their own: it predicts the same if the items'
+features T are multiplied by any A and the users' S by the inverse of A', and if T or S is moved and
+the biases of the other side make up for it. What all of them agree on is how much more, or less,
+each user likes each item than is usual for the two. Its covariance over users of two items is
 
-    c_jk = T_j' Cov(S) T_k,
+    c_jk = (T_j - T_mean)' Cov(S) (T_k - T_mean),
 
 so items are compared by the correlation c_jk / sqrt(c_jj c_kk) in every draw. An item is a user of
 the transposed data, so users are compared by the covariance over items.
@@ -39,30 +39,46 @@ def check_features(posterior: Posterior) -> None:
         )
 
 
-def roots(posterior: Posterior, side: Name) -> list[Array]:
-    """Return L of every draw, where L L' is the covariance of the other side's features.
+class Metric(NamedTuple):
+    """What rows of one side are compared by in one draw."""
 
-    Rows without training ratings do not count. It is computed once for a posterior.
+    centre: Array  # the mean of their features
+    root: Array  # L, where L L' is the covariance of the other side's features
+
+    def place(self, features: Any) -> Array:
+        """Return L'(T_j - T_mean) of these rows: their products are the covariances c_jk."""
+        return np.asarray((features - self.centre) @ self.root)
+
+
+def metrics(posterior: Posterior, side: Name) -> list[Metric]:
+    """Return the metric of every draw; rows without training ratings have no part in it.
+
+    It is computed once for a posterior.
     """
-    kept: dict[Name, list[Array]] = vars(posterior).setdefault("_roots", {})
+    kept: dict[Name, list[Metric]] = vars(posterior).setdefault("_metrics", {})
     if side not in kept:
         other: Name = "item" if side == "user" else "user"
-        trained = posterior.counts(other) > 0
+        mine, theirs = posterior.counts(side) > 0, posterior.counts(other) > 0
         found = []
         for number in range(len(posterior)):
-            features = drawn_rows(posterior.draws, number, other)[trained, 1 : posterior.model.size]
+            centre = features_of(posterior, number, side, mine).mean(axis=0)
+            features = features_of(posterior, number, other, theirs)
             features -= features.mean(axis=0)
             values, vectors = np.linalg.eigh(features.T @ features / len(features))
-            found.append(vectors * np.sqrt(np.maximum(values, 0.0)))
+            found.append(Metric(centre, vectors * np.sqrt(np.maximum(values, 0.0))))
         kept[side] = found
     return kept[side]
 
 
-def vectors(posterior: Posterior, side: Name, rows: Any) -> Iterator[Array]:
-    """Yield L'T_j of these rows in every draw: their products are the covariances c_jk."""
-    for number, root in enumerate(roots(posterior, side)):
-        features = drawn_rows(posterior.draws, number, side)[rows, 1 : posterior.model.size]
-        yield features @ root
+def features_of(posterior: Posterior, number: int, side: Name, rows: Any) -> Array:
+    """Return the features of some rows in one draw."""
+    return drawn_rows(posterior.draws, number, side)[rows, 1 : posterior.model.size]
+
+
+def places(posterior: Posterior, side: Name, rows: Any) -> Iterator[Array]:
+    """Yield the places of these rows in every draw."""
+    for number, metric in enumerate(metrics(posterior, side)):
+        yield metric.place(features_of(posterior, number, side, rows))
 
 
 def normalise(z: Array) -> Array:
@@ -86,7 +102,7 @@ def nearest(posterior: Posterior, side: Name, row: int, n: int, among: Any) -> N
     check_features(posterior)
     rows = np.append(np.setdiff1d(among, [row]), row)
     found = np.empty((len(posterior), len(rows) - 1), np.float32)
-    for number, z in enumerate(vectors(posterior, side, rows)):
+    for number, z in enumerate(places(posterior, side, rows)):
         unit = normalise(z)
         found[number] = unit[:-1] @ unit[-1]
     n = min(n, found.shape[1])
@@ -99,17 +115,16 @@ def nearest(posterior: Posterior, side: Name, row: int, n: int, among: Any) -> N
     return Neighbours(rows[order], mean[order], low, high, counts[order] / len(found))
 
 
-def place(posterior: Posterior, side: Name, rows: Any) -> Array:
+def principal(posterior: Posterior, side: Name, rows: Any) -> Array:
     """Return two coordinates of each row: those in which the rows differ most.
 
-    They are the principal coordinates of the posterior mean of c_jk, centred over the rows: the
-    squared distance of two rows on the map is, as far as two coordinates can show it, the variance
-    over the other side of the difference between the two. The coordinate that is farthest from 0
-    is positive.
+    They are the principal coordinates of the posterior mean of c_jk: the squared distance of two
+    rows is, as far as two coordinates can show it, the variance over the other side of the
+    difference between the two. The coordinate that is farthest from 0 is positive.
     """
     check_features(posterior)
     count = len(rows)
-    draws = [z - z.mean(axis=0) for z in vectors(posterior, side, rows)]
+    draws = list(places(posterior, side, rows))
 
     def times(v: Array) -> Array:
         return np.asarray(sum(z @ (z.T @ v) for z in draws) / len(draws))

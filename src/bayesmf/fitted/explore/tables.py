@@ -9,7 +9,7 @@ import numpy as np
 from bayesmf.data.pairs import frame_like
 from bayesmf.errors import DataError
 from bayesmf.fitted.explore.lists import Choice
-from bayesmf.fitted.explore.similar import nearest, place
+from bayesmf.fitted.explore.similar import nearest, principal
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.designs import Name
 
@@ -54,7 +54,7 @@ def lay_out(posterior: Posterior, side: Name, n: int | None) -> Any:
     """Make the table of ``Fitted.map``."""
     counts = posterior.counts(side)
     rows = np.flatnonzero(counts > 0)
-    at = place(posterior, side, rows)
+    at = principal(posterior, side, rows)
     order = np.argsort(-counts[rows], kind="stable")[:n]
     ids = posterior.ids(side).values[rows[order]]
     columns = {
