@@ -161,10 +161,10 @@ def test_an_item_has_neighbours_and_a_place_on_the_map(opened, look):
     assert page.locator(".map .spot.here").count() == 1
     assert page.locator(".map .spot.near").count() == 12
     assert "is marked" in page.locator(".map").get_attribute("aria-label")
-    before = page.url
-    page.locator(".bars.near a").first.click()
-    page.wait_for_function("(before) => location.href !== before", arg=before)
-    settle(page)
+    neighbour = page.locator(".bars.near a").first
+    name = neighbour.inner_text()
+    neighbour.click()
+    page.locator(".subject strong", has_text=name).wait_for()
     page.locator(".map").scroll_into_view_if_needed()
     spot = page.locator(".map .spot.near").first.bounding_box()
     before = page.url
@@ -178,12 +178,13 @@ def test_an_item_has_neighbours_and_a_place_on_the_map(opened, look):
 @pytest.mark.parametrize("look", ["400-dark", "1400-light"])
 def test_quality_has_calibration_and_errors_by_user_frequency(opened, look):
     page = opened(look, "quality")
-    charts = page.locator("svg.chart")
-    assert "in the 80% interval" in charts.first.get_attribute("aria-label")
-    assert charts.nth(1).get_attribute("aria-label").startswith("RMSE by user frequency")
+    assert "in the 80% interval" in page.locator("svg.chart").get_attribute("aria-label")
+    assert page.locator(".rows").get_attribute("aria-label").startswith("RMSE by the ratings")
+    assert page.locator(".rows .goal").count() == 0
     page.get_by_label("Measure", exact=True).select_option("coverage_80")
-    assert charts.nth(1).get_attribute("aria-label").startswith("coverage of 80%")
-    assert page.locator(".column").count() == page.locator("tbody tr").count() - 1
+    assert page.locator(".rows").get_attribute("aria-label").startswith("coverage of 80%")
+    bins = page.locator("tbody tr").count() - 1
+    assert page.locator(".rows li").count() == page.locator(".rows .goal").count() == bins
     assert page.locator("tbody tr").last.locator("th").inner_text() == "all"
 
 

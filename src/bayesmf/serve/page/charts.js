@@ -65,7 +65,7 @@ export const range = (row) => `${number(clip(row.low))} to ${number(clip(row.hig
 // The map of items.
 
 export function drawMap({ points, chosen, near, go }) {
-  const W = 640, H = 480, P = 18;
+  const W = wide() ? 640 : 360, H = 0.75 * W, P = 18;
   const xs = points.map((p) => p.x), ys = points.map((p) => p.y);
   const place = (values, size) => {
     const low = Math.min(...values), high = Math.max(...values);
@@ -121,9 +121,10 @@ export function drawMap({ points, chosen, near, go }) {
   return el("figure", {}, frame, told);
 }
 
-// Lines on two axes, and columns. Texts beside them say the same in a table.
+// Lines on two axes. Drawings are narrow where the screen is, so that their letters stay as large.
 
-const box = { W: 480, H: 300, left: 46, right: 24, top: 14, bottom: 38 };
+const wide = () => matchMedia("(min-width: 60rem)").matches;
+const box = { get W() { return wide() ? 480 : 340; }, H: 300, left: 46, right: 24, top: 14, bottom: 38 };
 const ticks = (low, high, many = 5) => {
   const rough = (high - low) / many || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
@@ -157,28 +158,17 @@ export function lines({ label, series, x, y, diagonal, shade, points, percent, H
   return frame;
 }
 
-export function columns({ label, names, values, under, ideal = null, percent = false }) {
-  const H = 300, shown = values.filter((v) => v !== null);
-  const low = Math.min(0, ...shown), high = Math.max(...shown, ideal ?? 0, 1e-9) * 1.12;
-  const inside = { w: box.W - box.left - box.right, h: H - box.top - 52 };
-  const Y = (v) => box.top + inside.h * (1 - (v - low) / (high - low));
-  const step = inside.w / names.length;
-  const text = percent ? (v) => `${Math.round(100 * v)}%` : (v) => String(Number(v.toFixed(3)));
-  const frame = svg("svg", { viewBox: `0 0 ${box.W} ${H}`, class: "chart", role: "img", "aria-label": label });
-  for (const v of ticks(low, high)) {
-    frame.append(svg("line", { class: "grid", x1: box.left, x2: box.W - box.right, y1: Y(v), y2: Y(v) }),
-      svg("text", { x: box.left - 6, y: Y(v) + 4, "text-anchor": "end" }, text(v)));
-  }
-  names.forEach((name, k) => {
-    const middle = box.left + step * (k + 0.5), width = Math.min(step * 0.66, 70), v = values[k];
-    if (v !== null) {
-      frame.append(svg("rect", { class: "column", x: middle - width / 2, width, y: Math.min(Y(v), Y(0)), height: Math.abs(Y(0) - Y(v)), rx: 2 }),
-        svg("text", { class: "value", x: middle, y: Math.min(Y(v), Y(0)) - 5, "text-anchor": "middle" }, percent ? `${(100 * v).toFixed(0)}%` : v.toFixed(2)));
+// Bars with their numbers: one row for each name. A mark stands where the value should be.
+export function rows({ label, names, values, notes, ideal = null, text }) {
+  const most = Math.max(...values.map((v) => Math.abs(v ?? 0)), ideal ?? 0, 1e-9);
+  return el("ul", { class: "rows", "aria-label": label }, names.map((name, k) => {
+    const length = el("span", { class: "length" }), well = el("span", { class: "well", "aria-hidden": "true" }, length);
+    length.style.width = `${100 * Math.abs(values[k] ?? 0) / most}%`;
+    if (ideal !== null) {
+      const mark = el("span", { class: "goal" });
+      mark.style.left = `${100 * ideal / most}%`;
+      well.append(mark);
     }
-    frame.append(svg("text", { x: middle, y: H - 34, "text-anchor": "middle" }, name),
-      svg("text", { class: "small", x: middle, y: H - 19, "text-anchor": "middle" }, under[k]));
-  });
-  if (ideal !== null) frame.append(svg("line", { class: "ideal", x1: box.left, x2: box.W - box.right, y1: Y(ideal), y2: Y(ideal) }));
-  frame.append(svg("text", { class: "title", x: box.left + inside.w / 2, y: H - 4, "text-anchor": "middle" }, "ratings of the user"));
-  return frame;
+    return el("li", {}, el("span", {}, name), well, el("b", {}, text(values[k])), el("span", { class: "muted" }, notes[k]));
+  }));
 }

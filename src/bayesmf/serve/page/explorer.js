@@ -1,7 +1,7 @@
 // The views of the explorer, and which of them an address shows.
 
 import { ask, card, count, el, find, hasToken, keepToken, nameOf, plural, Refused, say, searchBox, svg, table } from "./parts.js";
-import { axis, bar, columns, drawMap, lines, number, range, ratingText, setScale } from "./charts.js";
+import { axis, bar, drawMap, lines, number, range, ratingText, rows as drawRows, setScale } from "./charts.js";
 
 const main = document.getElementById("main");
 const go = (view, id = null) => {
@@ -246,15 +246,14 @@ async function qualityView() {
   const found = await ask("/api/quality");
   const rows = found.by_user_frequency, keys = Object.keys(MEASURES).filter((key) => found[key] !== undefined);
   const ideal = (key) => (key.startsWith("coverage_") ? Number(key.slice(9)) / 100 : null);
+  const shown = (v, key) => (v === null ? "–" : key.startsWith("coverage_") ? `${(100 * v).toFixed(1)}%` : v.toFixed(4));
   const drawn = el("div", {});
-  const draw = (key) => drawn.replaceChildren(columns({
-    label: `${MEASURES[key]} by user frequency: ${rows.map((r) => `${r[key]?.toFixed(3)} for users with ${r.user_ratings} ratings`).join(", ")}`,
-    names: rows.map((r) => r.user_ratings.replace("<=", "≤")), values: rows.map((r) => r[key]), under: rows.map((r) => `${count(r.test_ratings)} tests`),
-    ideal: ideal(key), percent: key.startsWith("coverage_") }));
+  const draw = (key) => drawn.replaceChildren(drawRows({ label: `${MEASURES[key]} by the ratings of the user`,
+    names: rows.map((r) => r.user_ratings.replace("<=", "≤")), values: rows.map((r) => r[key]), ideal: ideal(key),
+    notes: rows.map((r) => plural(r.test_ratings, "test")), text: (v) => shown(v, key) }));
   const choice = el("select", { id: "measure", onchange: (event) => draw(event.target.value) },
     keys.map((key) => el("option", { value: key }, MEASURES[key])));
   draw(keys[0]);
-  const shown = (v, key) => (v === null ? "–" : key.startsWith("coverage_") ? `${(100 * v).toFixed(1)}%` : v.toFixed(4));
   const worst = found.calibration.reduce((a, b) => (Math.abs(b.coverage - b.level) > Math.abs(a.coverage - a.level) ? b : a));
   const off = 100 * Math.abs(worst.coverage - worst.level);
   return [
@@ -268,7 +267,7 @@ async function qualityView() {
       lines({ label: `Share of ratings inside intervals: ${found.calibration.map((c) => `${(100 * c.coverage).toFixed(0)}% in the ${(100 * c.level).toFixed(0)}% interval`).join(", ")}`,
         series: [[[0, 0], ...found.calibration.map((c) => [c.level, c.coverage]), [1, 1]]], x: { low: 0, high: 1, name: "probability of the interval" },
         y: { low: 0, high: 1 }, diagonal: true, points: true, percent: true })),
-      card("Error by user frequency", el("p", { class: "pick" }, el("label", { for: "measure" }, "Measure"), choice), drawn)),
+      card("Error by user frequency", el("p", { class: "muted" }, "By how many ratings a user has, training and test together."), el("p", { class: "pick" }, el("label", { for: "measure" }, "Measure"), choice), drawn)),
     card("All measures", table("By how much users rated, training and test together", ["ratings of the user", "test ratings", ...keys.map((key) => MEASURES[key])],
       [...rows, { ...found, user_ratings: "all" }].map((r) => [r.user_ratings.replace("<=", "≤"), count(r.test_ratings), ...keys.map((key) => shown(r[key], key))])))];
 }

@@ -146,15 +146,15 @@ export function searchBox({ side, label, placeholder, choose }) {
 // A table of plain texts.
 
 export function table(caption, headings, rows) {
-  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
-    el("table", {},
-      el("caption", {}, caption),
-      el("thead", {}, el("tr", {}, headings.map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((text, k) =>
-        k ? el("td", {}, text) : el("th", { scope: "row" }, text)))))));
+  return [el("p", { class: "muted", "aria-hidden": "true" }, caption),
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
+      el("table", { "aria-label": caption },
+        el("thead", {}, el("tr", {}, headings.map((text) => el("th", { scope: "col" }, text)))),
+        el("tbody", {}, rows.map((row) => el("tr", {}, row.map((text, k) =>
+          k ? el("td", {}, text) : el("th", { scope: "row" }, text)))))))];
 }
 
 export const card = (title, ...children) => {
   const id = `card-${++boxes}`;
-  return el("section", { class: "card", "aria-labelledby": id }, el("h2", { id }, title), ...children);
+  return el("section", { class: "card", "aria-labelledby": id }, el("h2", { id }, title), children.flat());
 };
