@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -47,6 +48,28 @@ def test_other_machines_are_let_in_with_a_good_token_only(tiny_fit, monkeypatch)
     assert "no address" in refused(
         tiny_fit, "--host", "no.such.host.invalid", "--token", "0123456789abcdef"
     )
+
+
+def test_small_answers_are_sent_at_once():
+    from bayesmf.serve.run import bind
+
+    async def without_delay(taken):
+        found = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(
+            lambda reader, writer: found.set_result(writer), sock=taken
+        )
+        async with server:
+            _, client = await asyncio.open_connection(*taken.getsockname())
+            accepted = await found
+            sent = accepted.get_extra_info("socket")
+            told = sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for writer in (client, accepted):
+                writer.close()
+                await writer.wait_closed()
+            return told
+
+    with bind("127.0.0.1", 0) as taken:
+        assert asyncio.run(without_delay(taken))
 
 
 def test_saving_needs_updates(tiny_fit, tmp_path):

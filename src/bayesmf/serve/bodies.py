@@ -20,7 +20,7 @@ from bayesmf.serve.limits import (
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | Text
 Count = Annotated[int, Field(ge=1, le=MOST_N)]
-Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]
+Seed = Annotated[int, Field(ge=0, le=2**53 - 1)]  # what every JSON library keeps exactly
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Seconds = Annotated[int, Field(ge=0, lt=2**33, description="seconds since 1970")]
 Time = Seconds | Annotated[str, Field(min_length=1, max_length=40, description="a date, or now")]

@@ -98,17 +98,17 @@ class Guard:
             raise Refused(429, "too many requests; wait a second", **{"retry-after": "1"})
         if self.token is not None and path not in OPEN and path != HEALTH:
             self._check_token(headers.get("authorization", ""))
-        if scope["method"] == "POST":
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json":
-                raise Refused(415, "send JSON, with the header Content-Type: application/json")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 15 or int(length) > self.limits.body:
             raise self._too_large()
         try:
-            return await asyncio.wait_for(self._read(receive), self.limits.seconds)
+            body = await asyncio.wait_for(self._read(receive), self.limits.seconds)
         except TimeoutError:
             raise Refused(408, "the request took too long to arrive; send it again") from None
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != "application/json":  # forms of other pages cannot send that
+            raise Refused(415, "send JSON, with the header Content-Type: application/json")
+        return body
 
     def _check_token(self, given: str) -> None:
         kind, _, token = given.partition(" ")

@@ -52,8 +52,10 @@ def check_token(host: str, token: str | None) -> None:
 def bind(host: str, port: int) -> socket.socket:
     """Take a port, or say in a sentence why not."""
     try:
-        kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        taken = socket.socket(kind, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        kind, _, _, _, address = found[0]
+        # only where the protocol is named does asyncio send small answers without a delay
+        taken = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
