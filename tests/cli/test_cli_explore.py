@@ -58,7 +58,7 @@ def test_a_fit_shows_titles_everywhere(world, tmp_path, monkeypatch):
     assert told == bayesmf.load_model(fit).explain("u1", "i3")
     shown = run("explain", fit, "--user", "u1", "--item", "i3", "--most", 2)
     assert shown.startswith("user u1 (Ann \\x1b[31m), item i3 (Film 3): expected rating ")
-    for word in ("item bias", "adds", "genres"):
+    for word in ("item bias", "adds", "country"):
         assert word in shown
 
 

@@ -183,6 +183,7 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
 )
 @ratings_options
 @USER_ATTRIBUTES
+@ITEM_ATTRIBUTES
 @AT
 @click.option(
     "--exclude-seen/--no-exclude-seen",
@@ -215,6 +216,7 @@ def recommend(
     exclude_seen: bool,
     seed: int,
     user_attributes: Path | None,
+    item_attributes: Path | None,
     at: str | None,
     out: Path | None,
     overwrite: bool,
@@ -231,7 +233,7 @@ def recommend(
     if users and users_file is not None:
         raise DataError("--user and --users both say whom to recommend to; leave one of them out")
     check_out(out, overwrite)
-    fit = with_attributes(load_fit(model), user_attributes)
+    fit = with_attributes(load_fit(model), user_attributes, item_attributes)
     rated = ratings_for(fit, seen, reading) if seen is not None else None
     asked, allowed, excluded = (_users(fit, users) if users else None), None, None
     if users_file is not None:

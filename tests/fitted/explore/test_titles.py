@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from pyarrow import parquet
 import bayesmf
 from bayesmf import DataError
 from bayesmf.fitted.explore.names import TITLES_FILE
+from oracle.bad_titles import CASES, message, table
 from oracle.explored import TITLES, fitted
 
 PAIRS = [("u1", "i3"), ("u2", "i23"), ("nobody", "i0")]
@@ -160,33 +162,17 @@ def test_forged_titles_are_refused(fit, forged, tmp_path):
         bayesmf.load_model(tmp_path / "model")
 
 
-BAD = [
-    ("id,title\ni1,a\ni1,b\n", "line 3: the id 'i1' has a row already"),
-    ("id,title\n,a\n", "line 2: the id is empty; give every row an id"),
-    ("what,title\ni1,a\n", "no column for the item among 'what', 'title'; call it 'item'"),
-    ("movie,asin,title\ni1,x,a\n", "'movie' and 'asin' could both be the item; rename one of them"),
-    ("id,year,genre\ni1,1,a\n", "no column for the titles among 'id', 'year', 'genre'; call it"),
-    ("id,title\nx1,a\n", "none of the 24 items of the fit, such as 'i0', is among the ids of the "
-     "titles, such as 'x1'; give titles of the ids that the ratings have"),
-    ("id\ni1\n", "no column for the titles among 'id'; call it 'title'"),
-    ("", "the file is empty; give one id a line"),
-    ("id,title\n", "there is a header but no id; check the file"),
-    ("id,title\ni1,a,b\n", "has 3 fields where the first line has 2"),
-]  # fmt: skip
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_mistakes_get_a_sentence(case, tmp_path):
+    assert message(case, tmp_path) == case.message
 
 
-@pytest.mark.parametrize(("text", "told"), BAD)
-def test_tables_that_hold_no_titles_get_a_sentence(plain, text, told, tmp_path):
-    with pytest.raises(DataError) as error:
-        plain.with_titles(items=put(tmp_path / "films.csv", text))
-    assert told in str(error.value)
+def test_the_table_of_mistakes_in_the_docs_is_what_users_see():
+    page = Path(__file__).parents[3] / "docs" / "input-errors.md"
+    assert table() in page.read_text(encoding="utf-8")
 
 
-def test_other_things_are_no_titles(plain, tmp_path):
-    with pytest.raises(DataError, match="type int is no table of titles; give a pandas"):
-        plain.with_titles(items=3)
-    with pytest.raises(DataError, match="the title of 'i1' is a list; give titles as text"):
-        plain.with_titles(items={"i1": ["a"]})
+def test_a_wrong_file_is_refused_before_the_work(plain, tmp_path):
     with pytest.raises(DataError, match="none.csv: not a file that can be read"):
         plain.with_titles(items=tmp_path / "none.csv")
     with pytest.raises(DataError, match="none of the 24 items"):

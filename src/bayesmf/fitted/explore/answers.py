@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, Self
 
 from bayesmf.checks import check_choice, check_whole
@@ -159,5 +158,6 @@ class Explores:
         old, made = self.posterior, copy(self)
         labels = old.labels.put_all(old.users, old.items, users, items)
         kept = "known" if "known" in vars(made) else "posterior"  # where the fit has it
-        vars(made)[kept] = replace(old, labels=labels)
+        vars(made)[kept] = copy(old)  # with what it has computed, which does not depend on titles
+        vars(vars(made)[kept])["labels"] = labels
         return made

@@ -15,7 +15,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import frame_like, ids_in, pairs_of, read_time
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
-from bayesmf.fitted.explore.similar import check_features, metrics, normalise
+from bayesmf.fitted.explore.similar import check_features, metrics
 from bayesmf.fitted.explore.where import match
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.recommend import Asked, Seen, cells_of, recommend
@@ -143,9 +143,11 @@ def intervals(
     """
     cells = cells_of(users, items, user, item, at)
     strangers = min(cells.user.min(initial=0), cells.item.min(initial=0)) < 0
+    silent = posterior
     if strangers or any(name.endswith(".query") for name in posterior.draws):
-        posterior = posterior.without_selection()
-    found = posterior.predictive(cells)
+        silent = vars(posterior).get("_silent") or posterior.without_selection()
+        vars(posterior)["_silent"] = silent  # with what it will have computed
+    found = silent.predictive(cells)
     return {name: found.quantile(probability) for name, probability in INTERVAL.items()}
 
 
@@ -202,6 +204,8 @@ def _unit_rows(posterior: Posterior, items: Asked) -> Floats:
     ):
         noise = items.noise(draws, number)
         features = rows if noise is None else rows + noise
-        parts.append(normalise(metric.place(features[:, 1 : posterior.model.size])))
+        z = metric.place(features[:, 1 : posterior.model.size])
+        length = np.linalg.norm(z, axis=1, keepdims=True)
+        parts.append(z / np.where(length > 0, length, 1.0))
     whole = np.hstack(parts) / np.sqrt(len(parts))
     return np.ascontiguousarray(whole, np.float32)

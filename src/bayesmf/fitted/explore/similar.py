@@ -13,7 +13,6 @@ the transposed data, so users are compared by the covariance over items.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +43,7 @@ class Metric(NamedTuple):
 
     centre: Array  # the mean of their features
     root: Array  # L, where L L' is the covariance of the other side's features
+    length: Array  # sqrt(c_jj) of every row
 
     def place(self, features: Any) -> Array:
         """Return L'(T_j - T_mean) of these rows: their products are the covariances c_jk."""
@@ -61,30 +61,37 @@ def metrics(posterior: Posterior, side: Name) -> list[Metric]:
         mine, theirs = posterior.counts(side) > 0, posterior.counts(other) > 0
         found = []
         for number in range(len(posterior)):
-            centre = features_of(posterior, number, side, mine).mean(axis=0)
-            features = features_of(posterior, number, other, theirs)
-            features -= features.mean(axis=0)
+            own, features = (features_of(posterior, number, name) for name in (side, other))
+            features = features[theirs] - features[theirs].mean(axis=0)
             values, vectors = np.linalg.eigh(features.T @ features / len(features))
-            found.append(Metric(centre, vectors * np.sqrt(np.maximum(values, 0.0))))
+            metric = Metric(
+                own[mine].mean(axis=0), vectors * np.sqrt(np.maximum(values, 0.0)), np.empty(0)
+            )
+            found.append(metric._replace(length=np.linalg.norm(metric.place(own), axis=1)))
         kept[side] = found
     return kept[side]
 
 
-def features_of(posterior: Posterior, number: int, side: Name, rows: Any) -> Array:
-    """Return the features of some rows in one draw."""
-    return drawn_rows(posterior.draws, number, side)[rows, 1 : posterior.model.size]
+def features_of(posterior: Posterior, number: int, side: Name) -> Array:
+    """Return the features of all rows in one draw."""
+    return drawn_rows(posterior.draws, number, side)[:, 1 : posterior.model.size]
 
 
-def places(posterior: Posterior, side: Name, rows: Any) -> Iterator[Array]:
-    """Yield the places of these rows in every draw."""
-    for number, metric in enumerate(metrics(posterior, side)):
-        yield metric.place(features_of(posterior, number, side, rows))
+def correlate(posterior: Posterior, side: Name, row: int, number: int) -> Array:
+    """Return the correlation of one row with every row in one draw; a row of zeros has 0.
 
-
-def normalise(z: Array) -> Array:
-    """Return the rows at length 1; a row of zeros stays, and is like nothing."""
-    length = np.linalg.norm(z, axis=1, keepdims=True)
-    return np.asarray(np.divide(z, length, out=np.zeros_like(z), where=length > 0))
+    With w = Cov(S) (T_j - T_mean) it takes one product of a matrix and a vector.
+    """
+    metric, draws, some = metrics(posterior, side)[number], posterior.draws, slice(row, row + 1)
+    features = slice(1, posterior.model.size)
+    parts = [
+        draws[f"{side}.{name}"][number] for name in ("x", "noise") if f"{side}.{name}" in draws
+    ]
+    mine = sum(part[some, features].astype(float) for part in parts)
+    w = metric.root @ metric.place(mine)[0]
+    products = sum(part[:, features] @ w.astype(np.float32) for part in parts)
+    product, scale = products - metric.centre @ w, metric.length * metric.length[row]
+    return np.asarray(np.divide(product, scale, out=np.zeros_like(scale), where=scale > 0))
 
 
 class Neighbours(NamedTuple):
@@ -100,11 +107,10 @@ class Neighbours(NamedTuple):
 def nearest(posterior: Posterior, side: Name, row: int, n: int, among: Any) -> Neighbours:
     """Find the ``n`` rows of ``among`` that are most like ``row``, which is none of them."""
     check_features(posterior)
-    rows = np.append(np.setdiff1d(among, [row]), row)
-    found = np.empty((len(posterior), len(rows) - 1), np.float32)
-    for number, z in enumerate(places(posterior, side, rows)):
-        unit = normalise(z)
-        found[number] = unit[:-1] @ unit[-1]
+    rows = np.setdiff1d(among, [row])
+    found = np.empty((len(posterior), len(rows)), np.float32)
+    for number in range(len(posterior)):
+        found[number] = correlate(posterior, side, row, number)[rows]
     n = min(n, found.shape[1])
     mean = found.mean(axis=0, dtype=np.float64)
     order = np.argsort(-mean, kind="stable")[:n]
@@ -124,7 +130,10 @@ def principal(posterior: Posterior, side: Name, rows: Any) -> Array:
     """
     check_features(posterior)
     count = len(rows)
-    draws = list(places(posterior, side, rows))
+    draws = [
+        metric.place(features_of(posterior, number, side)[rows])
+        for number, metric in enumerate(metrics(posterior, side))
+    ]
 
     def times(v: Array) -> Array:
         return np.asarray(sum(z @ (z.T @ v) for z in draws) / len(draws))
