@@ -184,7 +184,7 @@ def test_ids_that_are_numbers_may_be_sent_as_text(tiny_ratings, tmp_path, make_c
     import bayesmf
 
     data = bayesmf.Ratings.from_triplets(
-        users=np.repeat(np.arange(30), 5), items=np.tile(np.arange(10), 15),
+        users=np.repeat([*range(29), 2**63 - 1], 5), items=np.tile(np.arange(10), 15),
         ratings=1 + np.arange(150) % 5)  # fmt: skip
     bayesmf.MAP(bayesmf.Model(rank=1)).fit(data).save(tmp_path / "numbers")
     client, shelf = make_client(tmp_path / "numbers", tested=False)
@@ -197,6 +197,18 @@ def test_ids_that_are_numbers_may_be_sent_as_text(tiny_ratings, tmp_path, make_c
     assert shelf.current.visitor not in data.users.values
     assert ask(client, "visitor", {"ratings": [{"item": 4, "rating": 5}]})["recommendations"]
     assert ask(client, "chains")["traces"] == {}
+    assert ask(client, "ratings?user=3")["total"] == 5
+    assert ask(client, f"users?search={2**63 - 1}")["found"][0]["id"] == 2**63 - 1
+
+
+def test_a_model_without_ratings_is_served_as_far_as_it_goes(fit, tmp_path, make_client):
+    fit.save(tmp_path / "bare", without_ratings=True)
+    client, _ = make_client(tmp_path / "bare", tested=False)
+    assert ask(client, "model")["ratings"] is None
+    assert ask(client, "ratings?user=u1") == {"user": "u1", "ratings": [], "total": 0}
+    assert "exclude_seen" in ask(client, "recommend", {"users": ["u1"]}, 422)["error"]
+    assert ask(client, "recommend", {"users": ["u1"], "exclude_seen": False})["recommendations"]
+    assert ask(client, "visitor", {"ratings": [{"item": "i3", "rating": 5}]})["recommendations"]
 
 
 @pytest.mark.parametrize("path", ["ratings?user=nobody", "explain", "similar"])

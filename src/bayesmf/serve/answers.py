@@ -81,14 +81,13 @@ def own_ratings(served: Served, given: Any, n: int) -> Json:
     for held_out, part in ((False, posterior.train), (True, posterior.held_out)):
         if part is None:
             continue
-        row = int(part.users.index([user])[0])
-        rows = part.by_user
+        row, rows = int(part.users.index([user])[0]), part.by_user
         span = slice(rows.starts[row], rows.starts[row + 1]) if row >= 0 else slice(0)
-        for item, rating in zip(rows.index[span], rows.values[span], strict=True):
-            one = part.items.values.item(int(item))
+        rated = part.items.values[rows.index[span]]
+        at = items.ids.index(rated)
+        for one, rating, k in zip(rated.tolist(), rows.values[span], at, strict=True):
             told = {"item": one, "rating": float(rating), "held_out": held_out}
-            row = int(items.ids.index([one])[0])
-            found.append({**told, **(items.title(row) if row >= 0 else {})})
+            found.append({**told, **(items.title(k) if k >= 0 else {})})
     found.sort(key=lambda one: -one["rating"])
     return {"user": user, "ratings": found[:n], "total": len(found)}
 

@@ -112,11 +112,11 @@ class Served:
     def visitor(self) -> Any:
         """An id that no user has."""
         users = self.fit.posterior.users
-        if users.kind == "integer":
-            taken = set(users.values[-1:].tolist())
-            return next(k for k in (2**63 - 1, *range(-1, -3 - len(users), -1)) if k not in taken)
         taken = set(users.values.tolist())
-        return next(name for k in range(len(taken) + 1) if (name := f"visitor {k}") not in taken)
+        tries = range(len(taken) + 1)  # one more than can be taken
+        if users.kind == "integer":
+            return next(2**63 - 1 - k for k in tries if 2**63 - 1 - k not in taken)
+        return next(name for k in tries if (name := f"visitor {k}") not in taken)
 
     def prepare(self, updates: bool) -> Served:
         """Measure what the first requests would otherwise wait for; compile what they run."""
@@ -151,15 +151,15 @@ class Shelf:
         self._changing = threading.Lock()  # one change at a time
         self._seen = identity(self.path)
         self._trouble = ""
-        self.current = self._load(0)
+        self.current = self._load()
 
-    def _load(self, number: int) -> Served:
+    def _load(self) -> Served:
         fit = load_model(self.path, threads=1)  # small requests: others wait while one uses more
         options = self.options
         if options.complete is not None:
             fit = options.complete(fit)
         test = options.read_test(fit) if options.read_test else None
-        return Served(fit, number, test).prepare(options.updates)
+        return Served(fit, 0, test).prepare(options.updates)
 
     def refresh(self) -> str:
         """Load the model again if its files have changed.
@@ -171,8 +171,8 @@ class Shelf:
         if seen == self._seen:
             return ""
         try:
-            fresh = self._load(self.current.number + 1)
-        except DataError as error:
+            fresh = self._load()
+        except (DataError, OSError) as error:
             again, self._trouble = str(error) == self._trouble, str(error)
             return "" if again else f"The model was not loaded again: {error}"
         with self._changing:
