@@ -7,24 +7,16 @@ file to look at as well, and `BAYESMF_SCREENSHOTS` a folder for pictures of what
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from bayesmf.report.page import render
+from browser.looks import FAINT, LOOKS
 from oracle.report_sample import sample_page
 
 pytestmark = pytest.mark.browser
 
-LOOKS = {
-    f"{width}-{scheme}": {
-        "viewport": {"width": width, "height": 900},
-        "color_scheme": scheme,
-    }
-    for width in (400, 1400)
-    for scheme in ("light", "dark")
-}
 REPORTS = ["sample", "study", *filter(None, [os.environ.get("BAYESMF_REPORT")])]
 
 HIDDEN = """
@@ -32,37 +24,6 @@ HIDDEN = """
   const box = element.getBoundingClientRect();
   return !(box.width > 20 && box.height > 20 && element.checkVisibility());
 }).map((element) => element.outerHTML.slice(0, 200))
-"""
-
-# Text that contrasts with what is behind it by less than WCAG's 4.5, backgrounds blended in order.
-FAINT = """
-() => {
-  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const blend = (colors) => {
-    pen.clearRect(0, 0, 1, 1);
-    for (const color of colors) { pen.fillStyle = color; pen.fillRect(0, 0, 1, 1); }
-    return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
-  };
-  const luminance = (rgb) => rgb.map((v) => v / 255)
-    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const faint = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-    if (!own || element.closest("script, figure svg, .anchor, .skip")) continue;
-    if (!element.checkVisibility()) continue;
-    const behind = [];
-    for (let e = element; e; e = e.parentElement) {
-      behind.unshift(getComputedStyle(e).backgroundColor);
-    }
-    const ground = blend(behind);
-    const ink = blend([`rgb(${ground.join(" ")})`, getComputedStyle(element).color]);
-    const [low, high] = [luminance(ground), luminance(ink)].sort((a, b) => a - b);
-    const ratio = (high + 0.05) / (low + 0.05);
-    if (ratio < 4.5) faint.push([ratio.toFixed(2), element.outerHTML.slice(0, 120)]);
-  }
-  return faint;
-}
 """
 
 KEYS = """
@@ -74,19 +35,6 @@ NUMBER_HEADINGS = """
 () => [...document.querySelectorAll("table")].flatMap((table, t) =>
   [...table.tHead.rows[0].cells].flatMap((cell, c) => cell.matches("th.number") ? [[t, c]] : []))
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright  # only these tests have it
-
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail("there is no chromium: run `make test-browser`, which installs it")
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=REPORTS)

@@ -1,0 +1,1 @@
+"""A fitted model behind HTTP: a JSON service, and the explorer, a page that uses it."""
