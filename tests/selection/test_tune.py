@@ -14,6 +14,8 @@ from bayesmf import DataError, Gibbs, Model, Ratings, cross_validate, tune
 from bayesmf.cli.main import main
 from bayesmf.data.split import carve, kfold
 from bayesmf.inference.map.fit import MAP
+from bayesmf.selection.compare import Sums
+from bayesmf.selection.trials import Trials
 
 QUICK = {"sweeps": 20, "chains": 1, "threads": 1}
 
@@ -50,6 +52,21 @@ def test_the_ladder_ends_where_the_error_does_not_fall_and_later_steps_begin_the
     assert tuned.best.rank == chosen["rank"]
     assert tuned.words.startswith(f"chosen: {chosen['name']}")
     assert tuned.table.num_rows == len(names)
+
+
+def test_no_rank_is_tried_beyond_one_that_is_no_better(ratings, monkeypatch):
+    errors = {"rank 0": 1.0, "rank 2": 0.9, "rank 3": 0.95, "rank 4": 0.5, "rank 2, ordinal": 0.8}
+
+    def run(self, name, algorithm, train, held, cost):
+        counts = held.by_user.counts.astype(float)
+        facts = {"name": name, "rmse": errors[name], "log_probability": -1.0, "seconds": 1.0}
+        return Sums(counts, counts * errors[name] ** 2, -counts, True), facts
+
+    monkeypatch.setattr(Trials, "run", run)
+    found = tune(ratings, ranks=(4, 0, 3, 2), refit=False)
+    assert [row["name"] for row in found.rows] == ["rank 0", "rank 2", "rank 3", "rank 2, ordinal"]
+    assert found.best == Model(2, likelihood="ordinal")
+    assert found.comparison.rows[0]["rmse"] == pytest.approx(0.8)
 
 
 def test_times_and_attributes_are_tried_if_there_are_any(ratings):
@@ -97,8 +114,11 @@ def test_a_search_that_was_broken_off_goes_on(ratings, tuned, tmp_path, monkeypa
 
 
 def test_ctrl_c_keeps_what_is_done(ratings, listening, tmp_path):
+    seen = []
+
     def stop(step):
-        if step.name == "rank 2" and not step.ended:
+        seen.append(step.name)
+        if seen.count("rank 2") == 16:  # of 20 sweeps: the fit could be used, but not compared
             raise KeyboardInterrupt
 
     found = tune(ratings, ranks=(0, 2), out=tmp_path / "out", progress=stop, **QUICK)

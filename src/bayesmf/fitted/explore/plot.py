@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import gamma
 
 from bayesmf.checks import check_choice
 from bayesmf.choices import DRAWN, Drawn
@@ -105,6 +104,8 @@ class Plot:
         ``what`` is "noise", the standard deviation of a rating about its prediction; or "user" or
         "item", how precise the ratings of single users, or of single items, are.
         """
+        from scipy.stats import gamma
+
         from bayesmf.plots.fits import prior_posterior
 
         check_choice("what", what, DRAWN)
