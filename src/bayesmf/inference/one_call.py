@@ -120,6 +120,15 @@ def _counts(train: Ratings | Shards) -> dict[str, int]:
     return {"ratings": len(train), "users": users, "items": items}
 
 
+def _settings(inference: Inference, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that are given; all but ``sweeps`` are for sampling alone."""
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if inference != "gibbs" and name != "sweeps":
+            raise DataError(f"{name} is for inference='gibbs', not {inference!r}; leave it out")
+    return given
+
+
 def fit(
     data: Any,
     model: Model | None = None,
@@ -172,11 +181,9 @@ def fit(
     chosen = with_attributes(chosen, user_attributes, item_attributes)
     given: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "until": until}
     given["engine"] = None if engine == "threads" else engine
-    given = {name: value for name, value in given.items() if value is not None}
-    for name in given:
-        if inference != "gibbs" and name != "sweeps":
-            raise DataError(f"{name} is for inference='gibbs', not {inference!r}; leave it out")
-    algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **given)
+    algorithm = ALGORITHMS[inference](
+        chosen, seed=seed, threads=threads, **_settings(inference, given)
+    )
     parts = read_parts(data, reading, holdout, test_fraction, None, seed)
     titles = read_titles(parts.train, users, items)
     with ProgressBar() if progress else contextlib.nullcontext() as bar:
