@@ -22,7 +22,7 @@ async function exactly(side, id) {
   return found.length && String(found[0].id) === id ? found[0] : null;
 }
 
-const examples = (side, rows) => el("p", { class: "examples" }, "Others: ",
+const examples = (side, rows, words) => el("p", { class: "examples" }, words,
   rows.map((row) => el("a", { class: "chip", href: to(side, row.id) }, nameOf(row, "id"))));
 
 // A list of predictions: what, an interval bar, and the numbers of it.
@@ -57,7 +57,7 @@ async function userView(id) {
   const name = nameOf(user, "id");
   return [
     el("div", { class: "top" }, box, el("p", { class: "subject" }, el("strong", {}, `User ${name}`), ` has ${plural(user.ratings, "rating")} in training`),
-      id === null ? examples("user", found) : null),
+      id === null ? examples("user", found.slice(1), "Others:") : null),
     el("div", { class: "two" },
       card("Recommended", legend(best.recommendations), predictions(best.recommendations, { ranked: true, why: (row, button) => explain(user, row, button) })),
       own ? card(`Rated (${count(own.total)})`, histogram(own.ratings), ratedList(own)) : card("Rated", el("p", { class: "hint" }, "The model was saved without its ratings.")),
@@ -153,7 +153,7 @@ async function visitorView() {
     const found = await ask("/api/visitor", { ratings, n: 8, items: visit.watched.map((row) => row.id) });
     if (now !== turn) return;
     visit.first ??= new Map(found.predictions.map((row) => [row.item, row]));
-    const half = (row) => row.doubt ?? (row.high - row.low) / 3.29;
+    const half = (row) => row.doubt ?? row.sd;
     const doubt = found.predictions.reduce((sum, row) => sum + half(row), 0) / Math.max(found.predictions.length, 1);
     visit.history[ratings.length] = doubt;
     visit.history.length = ratings.length + 1;
@@ -211,7 +211,7 @@ async function itemView(id) {
   const note = el("p", { class: "muted" }, `Items that lie together are liked by the same people; the axes have no names. ${map.total > map.points.length ? `The ${count(map.points.length)} items with the most ratings are shown.` : ""}`);
   if (id === null) {
     const { found } = await find("item", "", 6);
-    return [el("div", { class: "top" }, box, examples("item", found)),
+    return [el("div", { class: "top" }, box, examples("item", found, "For example:")),
       card("The map of items", note, drawMap({ points: map.points, chosen: null, near: [], go: follow }))];
   }
   const item = await exactly("item", id);
