@@ -122,7 +122,7 @@ def _counts(train: Ratings | Shards) -> dict[str, int]:
 
 def _settings(inference: Inference, given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that are given; all but ``sweeps`` are for sampling alone."""
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value not in (None, "threads")}
     for name in given:
         if inference != "gibbs" and name != "sweeps":
             raise DataError(f"{name} is for inference='gibbs', not {inference!r}; leave it out")
@@ -179,11 +179,9 @@ def fit(
         check_kind("model", model, Model, "a Model, such as Model(rank=10)")
     chosen = model or (Model() if rank is None else Model(rank=rank))
     chosen = with_attributes(chosen, user_attributes, item_attributes)
-    given: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "until": until}
-    given["engine"] = None if engine == "threads" else engine
-    algorithm = ALGORITHMS[inference](
-        chosen, seed=seed, threads=threads, **_settings(inference, given)
-    )
+    given = {"sweeps": sweeps, "chains": chains, "until": until, "engine": engine}
+    settings = _settings(inference, given)
+    algorithm = ALGORITHMS[inference](chosen, seed=seed, threads=threads, **settings)
     parts = read_parts(data, reading, holdout, test_fraction, None, seed)
     titles = read_titles(parts.train, users, items)
     with ProgressBar() if progress else contextlib.nullcontext() as bar:
