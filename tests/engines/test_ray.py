@@ -48,13 +48,20 @@ def fitted(model, engine="threads", train=TRAIN, test=None, sweeps=4, **options)
     return sampler.fit(train, test, **options)
 
 
-@pytest.mark.parametrize("name", ON_RAY)
+SOON = {"default", "time chain", "two designs", "user design", "item side, truncated, student-t"}
+"""Models that are always tried: between them they have every part."""
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SOON else pytest.param(n, marks=pytest.mark.slow) for n in ON_RAY]
+)
 def test_every_model_has_the_bits_of_the_threads(name, cluster):
     same(fitted(ON_RAY[name], Ray(blocks=5)), fitted(ON_RAY[name]))
 
 
 @pytest.mark.parametrize("name", ["both sides, joint bias, robust, student-t", "two designs"])
-@pytest.mark.parametrize("blocks", [1, 2, 7, 1000])
+@pytest.mark.parametrize("blocks", [1, pytest.param(2, marks=pytest.mark.slow), 7,
+                                    pytest.param(1000, marks=pytest.mark.slow)])  # fmt: skip
 def test_the_blocks_do_not_matter(blocks, name, cluster):
     same(fitted(VARIANTS[name], Ray(blocks=blocks)), fitted(VARIANTS[name]))
 

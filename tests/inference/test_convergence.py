@@ -312,14 +312,21 @@ def test_how_long_a_run_is_to_be():
     ({"until": "converged", "chains": 1}, "choose chains=2 or more, or until='sweeps'"),
     ({"until": "converged", "burn_in": 9}, "burn_in=9 is for until='sweeps'"),
     ({"until": "bored"}, "until='bored': choose one of converged, sweeps"),
-    ({"targets": Targets(r_hat=1.0)}, "r_hat=1.0: choose a finite number above 1"),
-    ({"targets": Targets(share=1.5)}, "share=1.5: choose a number above 0, up to 1"),
-    ({"targets": Targets(ess=0)}, "ess=0: choose a finite number above 0"),
     ({"until": "converged", "sweeps": 5, "keep": 6}, "keep=6: choose 0 to 5"),
 ])  # fmt: skip
 def test_settings_that_are_refused(wrong, told):
     with pytest.raises(DataError, match=told):
         Gibbs(BASE, **wrong)
+
+
+@pytest.mark.parametrize(("wrong", "told"), [
+    ({"r_hat": 1.0}, "r_hat=1.0: choose a finite number above 1"),
+    ({"share": 1.5}, "share=1.5: choose a number above 0, up to 1"),
+    ({"ess": 0}, "ess=0: choose a finite number above 0"),
+])  # fmt: skip
+def test_targets_that_are_refused(wrong, told):
+    with pytest.raises(DataError, match=told):
+        Targets(**wrong)
 
 
 def test_targets_of_another_type():
