@@ -136,6 +136,18 @@ def test_forged_files_are_refused(saved, tmp_path):
     assert "tau is not positive" in forged(saved, tmp_path, with_array("draws.tau", put(-1.0)))
     assert "another shape" in forged(saved, tmp_path, with_array("draws.item.x", shorten))
     assert "another shape" in forged(saved, tmp_path, with_array("draws.item.W", drop))
+    for name in ("draws.user.newness", "draws.item.new_cov"):
+        assert "another shape" in forged(saved, tmp_path, with_array(name, drop))
+    rename = with_array(
+        "draws.tau", lambda arrays, name: arrays.update({"draws.odd": arrays[name]})
+    )
+    assert "holds odd, which is no part" in forged(saved, tmp_path, rename)
+    flat = with_array("trace.noise precision", lambda arrays, name: arrays.update(
+        {name: arrays[name].reshape(-1)}))  # fmt: skip
+    assert "its trace of the noise precision is none" in forged(saved, tmp_path, flat)
+    halves = with_array("user.counts", lambda arrays, name: arrays.update(
+        {name: arrays[name].astype("f2")}))  # fmt: skip
+    assert "its counts are no counts" in forged(saved, tmp_path, halves)
     newer = forged(saved, tmp_path, lambda folder, facts: facts.update(format=99))
     assert "newer than this version reads" in newer
     updated = forged(saved, tmp_path, lambda folder, facts: facts.update(updates=-1))

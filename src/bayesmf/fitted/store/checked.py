@@ -12,7 +12,7 @@ import numpy as np
 
 from bayesmf.checks import check_number, check_whole
 from bayesmf.data.scale import Scale
-from bayesmf.evaluation.diagnostics import Targets
+from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES, Targets
 from bayesmf.fitted.store.kept import kept_as
 from bayesmf.model.data import column_counts, design_matrices
 from bayesmf.model.designs import SideFacts
@@ -23,6 +23,7 @@ SUMS = "SHA256SUMS"  # of all other files, as the command sha256sum reads it
 MOST_UPDATES = 1 << 30  # that have random numbers of their own
 KINDS = {"integer": int, "text": str}  # of ids
 NUMBERS = ("test_rmse", "endless_rmse", "endless_rmse_error", "penalty")  # facts that are printed
+TRACED = (np.float32, np.float64)
 COUNTS = ("sweeps", "chains", "burn_in")
 WORDS = ("inference", "stopped", "until")
 DRAW_CHAINS = "draw_chains"  # the fact of a saved fit that says from which chain each draw is
@@ -131,33 +132,53 @@ def check_arrays(
             shapes.update({f"{side}.{called['W']}": (len(counts), size)})
             shapes.update({f"{side}.{called['mu']}": (size,)})
             shapes.update({f"{side}.{called['Lambda']}": (size, size)})
-        if f"{side}.newness" in draws:  # models of earlier versions have nothing of newcomers
-            shapes.update({f"{side}.new_mean": (size,), f"{side}.new_cov": (size, size)})
-            shapes.update({f"{side}.newness": (rows,), f"{side}.query": (rows,)})
-        if f"{side}.row_mean" in draws:
-            shapes.update({f"{side}.row_mean": (size,), f"{side}.row_cov": (size, size)})
-            shapes[f"{side}.new_W"] = (columns, size)
-        if f"{side}.noise" in draws:
-            shapes[f"{side}.noise"] = (rows, size)
+        # each of these is there whole or not at all: earlier versions had nothing of newcomers
+        new = {"new_mean": (size,), "new_cov": (size, size), "newness": (rows,), "query": (rows,)}
+        given = {"row_mean": (size,), "row_cov": (size, size), "new_W": (columns, size)}
+        for group in (new, given, {"noise": (rows, size)}):
+            if any(f"{side}.{name}" in draws for name in group):
+                shapes.update({f"{side}.{name}": shape for name, shape in group.items()})
     own = model.likelihood.start(len(users.ids))
     shapes.update({f"{LIKELIHOOD}{name}": values.shape for name, values in own.items()})
     count = len(draws["tau"]) if "tau" in draws else 0
     if not count:
         raise Bad("it holds no draws")
     for name, shape in shapes.items():
-        for group, first in ((draws, (count,)), (centre, ())):
-            if not group:
+        for some, first in ((draws, (count,)), (centre, ())):
+            if not some:
                 continue
-            if name not in group or group[name].shape != (*first, *shape):
+            if name not in some or some[name].shape != (*first, *shape):
                 raise Bad(f"its {name} has another shape than the model")
-            if group[name].dtype != np.float32 or not np.isfinite(group[name]).all():
+            if some[name].dtype != np.float32 or not np.isfinite(some[name]).all():
                 raise Bad(f"its {name} holds values that are no numbers")
     for name, values in draws.items():
+        if name not in shapes and not name.startswith(("effect ", LIKELIHOOD)):
+            raise Bad(f"holds {name[:80]}, which is no part of the model")
         if name.startswith(("effect ", LIKELIHOOD)) and (
             values.dtype != kept_as(name) or len(values) != count or not np.isfinite(values).all()
         ):
             raise Bad(f"its {name} holds values that are no numbers")
-    for group in (draws, centre):
+    for some in (draws, centre):
         for name in ("tau", "user.alpha", "item.alpha"):
-            if group and not (group[name] > 0).all():
+            if some and not (some[name] > 0).all():
                 raise Bad(f"its {name} is not positive")
+
+
+def check_counts(counts: Any, ids: Any) -> None:
+    """Refuse counts of ratings that are none, or of other users or items."""
+    if counts.shape != (len(ids),):
+        raise Bad("its counts are of other users or items")
+    if not np.issubdtype(counts.dtype, np.signedinteger) or (counts < 0).any():
+        raise Bad("its counts are no counts")
+
+
+def check_traces(traces: Mapping[str, Any], order: list[str]) -> None:
+    """Refuse traces that are not those listed, or not of the same chains and draws."""
+    if set(order) != set(traces):
+        raise Bad("its traces are not those it lists")
+    judged = {name: traces[name] for name in (*SUMMARIES, PREDICTIONS) if name in traces}
+    for name, trace in judged.items():
+        if trace.ndim != (3 if name == PREDICTIONS else 2) or trace.dtype not in TRACED:
+            raise Bad(f"its trace of the {name} is none")
+    if len({trace.shape[:2] for trace in judged.values()}) > 1:
+        raise Bad("its traces are of different lengths")

@@ -38,8 +38,10 @@ from bayesmf.fitted.store.checked import (
     SUMS,
     Bad,
     check_arrays,
+    check_counts,
     check_document,
     check_sums,
+    check_traces,
     read_json,
     sums_of,
 )
@@ -289,13 +291,12 @@ def _parse(
         if group in groups:
             groups[group][rest] = values
     counts = arrays["user.counts"], arrays["item.counts"]
-    if [len(c) for c in counts] != [len(users), len(items)]:
-        raise Bad("its counts are of other users or items")
+    for each, ids in zip(counts, (users, items), strict=True):
+        check_counts(each, ids)
     sides = SideFacts("user", users, counts[0]), SideFacts("item", items, counts[1])
     check_arrays(model, *sides, groups["draws"], groups["centre"])
     order = document.get("traces", list(groups["trace"]))
-    if set(order) != set(groups["trace"]):
-        raise Bad("its traces are not those it lists")
+    check_traces(groups["trace"], order)
     scale = Scale(**document["scale"])
     train, held_out = (
         _parse_ratings(_from_parquet(name, files[name]), users, items, scale)
