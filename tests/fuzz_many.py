@@ -311,7 +311,7 @@ def run(kind: str, count: int, seed: int = 0) -> tuple[Counter[str], list[str]]:
     def late(*_: Any) -> None:
         raise TimeoutError(f"longer than {SECONDS} s")
 
-    signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, late)
     found: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -332,6 +332,7 @@ def run(kind: str, count: int, seed: int = 0) -> tuple[Counter[str], list[str]]:
                 wrong.append(f"{kind} {seed} {number}: {type(error).__name__}: {error} ({places})")
             finally:
                 signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
     return found, wrong
 
 
