@@ -147,7 +147,8 @@ def test_forged_files_are_refused(saved, tmp_path):
     assert "its trace of the noise precision is none" in forged(saved, tmp_path, flat)
     halves = with_array("user.counts", lambda arrays, name: arrays.update(
         {name: arrays[name].astype("f2")}))  # fmt: skip
-    assert "its counts are no counts" in forged(saved, tmp_path, halves)
+    for wrong in (halves, with_array("item.counts", put(-1))):
+        assert "its counts are no counts" in forged(saved, tmp_path, wrong)
     newer = forged(saved, tmp_path, lambda folder, facts: facts.update(format=99))
     assert "newer than this version reads" in newer
     updated = forged(saved, tmp_path, lambda folder, facts: facts.update(updates=-1))

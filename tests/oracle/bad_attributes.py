@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import datetime
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from bayesmf import Attributes, DataError, Gibbs, Model, Ratings
+from oracle.sentences import table_of
 
 GOOD = b"movie,year,genres\n1,1995,Action|Comedy\n2,1999,Drama|Action\n3,,Drama\n"
 NAMES = "".join(f"{k},name {k}\n" for k in range(30)).encode()
@@ -133,12 +133,7 @@ def message(case: Case, folder: Path) -> str:
 
 
 def table() -> str:
-    lines = ["| input | what the user is told |", "|---|---|"]
-    with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
-            told = message(case, Path(folder)).replace("|", "\\|")
-            lines.append(f"| {case.what} | {told} |")
-    return "\n".join(lines) + "\n"
+    return table_of(CASES, message)
 
 
 if __name__ == "__main__":

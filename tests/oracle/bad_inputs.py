@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import gzip
 import io
-import tempfile
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bayesmf import DataError, load
+from oracle.sentences import table_of
 
 GOOD = b"user,item,rating\n1,10,4\n1,11,5\n2,10,3\n"
 WEIGHTED = b"user,item,rating,weight\n1,10,4,2\n"
@@ -177,10 +177,7 @@ def message(case: Case, folder: Path) -> str:
 
 
 def table() -> str:
-    lines = ["| input | what the user is told |", "|---|---|"]
-    with tempfile.TemporaryDirectory() as folder:
-        lines += [f"| {case.what} | {message(case, Path(folder))} |" for case in CASES]
-    return "\n".join(lines) + "\n"
+    return table_of(CASES, message)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from typing import Any
 
 from bayesmf import DataError
 from oracle.explored import ATTRIBUTES, fitted
+from oracle.sentences import table_of
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,7 @@ def message(case: Case, folder: Path) -> str:
 
 
 def table() -> str:
-    lines = ["| input | what the user is told |", "|---|---|"]
-    with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
-            told = message(case, Path(folder)).replace("|", "\\|")
-            lines.append(f"| {case.what} | {told} |")
-    return "\n".join(lines) + "\n"
+    return table_of(CASES, message)
 
 
 if __name__ == "__main__":
