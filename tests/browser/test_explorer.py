@@ -151,6 +151,32 @@ def test_intervals_shrink_as_a_visitor_rates(opened, look):
     page.wait_for_selector("text=after 3 rating")
 
 
+def test_a_late_answer_to_another_text_is_not_shown(opened):
+    page = opened(view="item")
+    held = {}
+
+    def hold(route):
+        text = route.request.url.rpartition("search=")[2]
+        if text in held or text not in ("", "31th"):
+            route.continue_()
+        held.setdefault(text, route)
+
+    page.route("**/api/items?*", hold)
+    box = page.get_by_role("combobox", name="Look up an item")
+    with page.expect_request(lambda one: one.url.endswith("search=")) as first:
+        box.focus()
+    with page.expect_request(lambda one: one.url.endswith("search=31th")):
+        page.keyboard.type("31th")
+        with page.expect_event("requestfinished", lambda one: one == first.value):
+            held[""].continue_()
+    assert page.locator("ul[aria-busy]").count() == 1  # what came is not what was asked
+    page.keyboard.press("Enter")
+    held["31th"].continue_()
+    page.wait_for_selector(".subject strong:has-text('The 31th')")
+    look_up(page, "Look up an item", "30th")
+    page.wait_for_selector(".subject strong:has-text('The 30th')")
+
+
 @pytest.mark.parametrize("look", ["400-light", "1400-dark"])
 def test_an_item_has_neighbours_and_a_place_on_the_map(opened, look):
     page = opened(look, "item")

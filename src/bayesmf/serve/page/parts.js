@@ -91,6 +91,7 @@ export function searchBox({ side, label, placeholder, choose }) {
   }
   function pick(row) {
     close();
+    hasty = false;
     input.value = "";
     choose(row);
   }
@@ -121,7 +122,8 @@ export function searchBox({ side, label, placeholder, choose }) {
   let waiting = 0;
   input.addEventListener("input", () => {
     clearTimeout(waiting);
-    [shown, hasty] = [[], false];  // what is still in the list was not asked for
+    turn += 1;  // an answer on its way is to another text
+    [shown, hasty] = [[], false];  // and so is what is still in the list
     list.setAttribute("aria-busy", "true");
     waiting = setTimeout(open, 120);
   });
