@@ -74,7 +74,7 @@ class Ages:
     def matrix(self, side):
         rng = np.random.default_rng(len(side.ids))
         v = sparse.random_array((len(side.ids), 25), density=0.2, rng=rng, format="lil")
-        v[:, 7], v[3] = 0.0, 0.0
+        v[:, 7], v[3:4] = 0.0, 0.0  # there may be fewer rows
         return Matrix.from_sparse(v - 0.4 * (v > 0.5))
 
 

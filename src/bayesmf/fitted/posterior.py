@@ -18,7 +18,7 @@ from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
-from bayesmf.fitted.store.kept import Deferred, kept_as, put_arrays, take_rows
+from bayesmf.fitted.store.kept import Deferred, kept_as, leave_out, take_rows
 from bayesmf.fitted.store.linear import AskedRows, Linear, answers
 from bayesmf.kernels.reduce import add_draws
 from bayesmf.model.data import count_weights
@@ -217,15 +217,11 @@ class Posterior:
 
     def without_selection(self) -> Posterior:
         """The same without what it says that somebody rates an item: nobody has chosen to yet."""
-        whole = self.complete()
-
-        def silent(arrays: Mapping[str, NDArray[np.float32]]) -> Mapping[str, NDArray[np.float32]]:
-            return put_arrays(arrays, {k: 0 * arrays[k] for k in arrays if k.endswith(".query")})
-
-        centre = None if whole.centre is None else silent(whole.centre)
+        whole, said = self.complete(), [f"{name}.query" for name in SIDES]
+        centre = None if whole.centre is None else leave_out(whole.centre, said)
         # ratings that are not joined yet need not be
         rated = {name: partial(getattr, whole, name) for name in ("train", "held_out")}
-        return replace(whole, draws=silent(whole.draws), centre=centre, **rated)  # type: ignore[arg-type]
+        return replace(whole, draws=leave_out(whole.draws, said), centre=centre, **rated)  # type: ignore[arg-type]
 
     @cached_property
     def newcomers(self) -> Newcomers:

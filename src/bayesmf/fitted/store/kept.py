@@ -275,6 +275,13 @@ class JoinedDraws(Mapping[str, Floats]):
             self._parts.pop(name, None)
             self._arrays[name] = values
 
+    def drop(self, names: Collection[str]) -> None:
+        """Forget some arrays."""
+        for name in names:
+            self._parts.pop(name, None)
+            self._arrays.pop(name, None)
+            self._names.pop(name, None)
+
     def part(self, name: str) -> _Part | None:
         """Return an array that is not joined yet; None for all others."""
         return self._parts.get(name)
@@ -306,4 +313,13 @@ def put_arrays(draws: Mapping[str, Floats], more: Mapping[str, Floats]) -> Mappi
         return {**draws, **more}
     found = JoinedDraws(draws, 0, {}, np.empty(0, np.int64))
     found.put(more)
+    return found
+
+
+def leave_out(draws: Mapping[str, Floats], names: Collection[str]) -> Mapping[str, Floats]:
+    """Return draws without some arrays; nothing is joined for that."""
+    if not isinstance(draws, JoinedDraws):
+        return {name: values for name, values in draws.items() if name not in names}
+    found = JoinedDraws(draws, 0, {}, np.empty(0, np.int64))
+    found.drop(names)
     return found

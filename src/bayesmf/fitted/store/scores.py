@@ -59,14 +59,19 @@ class Few:
         strange = items.row < 0
         every, rows = np.arange(len(items.row)), draws["item.alpha"].shape[1]
         in_place = len(every) <= rows and (strange | (items.row == every)).all()
-        f: Floats = np.zeros((*x.shape[:2], len(every)), np.float32)
-        for part in ("x", "noise") if with_noise else ("x",):
-            if f"item.{part}" in draws:
-                y = draws[f"item.{part}"][span]
-                f += x @ (y[:, : len(every)] if in_place else y[:, np.maximum(items.row, -1)]).mT
+
+        def product(part: str) -> Floats:
+            y = draws[f"item.{part}"][span]
+            y = y[:, : len(every)] if in_place else y[:, np.maximum(items.row, -1)]
+            return np.asarray(x @ y.mT)
+
+        f = product("x")
+        if with_noise and "item.noise" in draws:
+            f += product("noise")
         if strange.any():
             f[..., strange] = x @ items.take(strange).means(draws, span).mT
-        return np.asarray(f + bias)
+        f += bias
+        return f
 
 
 class Many:
