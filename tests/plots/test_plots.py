@@ -112,6 +112,19 @@ def test_a_user_has_the_items_that_are_recommended(fit, parts, ax):
     assert outer.max() <= 5
 
 
+def test_titles_stand_for_ids_and_are_no_formulas(fit, parts, ax):
+    user, item = parts[0].users.values[4], parts[0].items.values[3]
+    first, second = fit.recommend([user], 2)["item"].to_pylist()
+    named = fit.with_titles(items={first: "$ and $_", item: "Three"})
+    named.plot.user(user, 2, ax=ax)
+    second = "Three" if second == item else second
+    assert [text.get_text() for text in ax.get_yticklabels()] == [r"\$ and \$_", second]
+    ax.figure.canvas.draw()
+    ax.clear()
+    named.plot.item(item, ax=ax)
+    assert ax.get_xlabel() == "rating of Three"
+
+
 def test_an_item_has_the_ratings_that_it_was_given(fit, parts, ax):
     item = parts[0].items.values[3]
     fit.plot.item(item, ax=ax)

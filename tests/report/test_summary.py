@@ -53,6 +53,10 @@ def test_the_page_has_the_numbers_of_the_fit(fit, parts):
     counts = [[int(row[1].text) for row in tables[f"{which}-doubt"].cells]
               for which in ("most", "least")]  # fmt: skip
     assert sum(counts[0]) < sum(counts[1])  # what is rated often is known best
+    name = tables["most-doubt"].cells[0][0].text
+    tables = {b.id: b for s in make_page(fit.with_titles(items={name: "A title"})).sections
+              for b in s.blocks if isinstance(b, Table)}  # fmt: skip
+    assert tables["most-doubt"].cells[0][0].text == "A title"
 
 
 def test_names_are_escaped_and_nothing_is_loaded(fit, tmp_path):

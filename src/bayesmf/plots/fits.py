@@ -116,6 +116,7 @@ def shares(axes: Axes, levels: Array, values: Mapping[str, Array], xlabel: str =
 
 
 def shorten(name: Any) -> str:
-    """A name that has room beside a bar."""
+    """A name that has room beside a bar; its dollars are no formula."""
     text = str(name)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text.replace("$", r"\$")

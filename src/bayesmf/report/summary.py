@@ -307,7 +307,9 @@ def _items(fit: Fitted) -> list[Block]:
         found = posterior.moments(cells)
     doubt = np.sqrt(found.doubt.reshape(len(rows), -1).mean(axis=1))
     mean = found.mean.reshape(len(rows), -1).mean(axis=1)
-    order, ids = np.argsort(-doubt, kind="stable"), posterior.items.values
+    order = np.argsort(-doubt, kind="stable")
+    items = posterior.items.values[rows].tolist()
+    called = posterior.labels.call("item", items)
     latent = posterior.model.likelihood.latent
     caption = (
         f"The doubt is the standard deviation of {'the latent number of' if latent else ''} the "
@@ -327,7 +329,7 @@ def _items(fit: Fitted) -> list[Block]:
             headings,
             [
                 [
-                    str(ids[rows[k]]),
+                    called[k],
                     f"{posterior.item_counts[rows[k]]:,}",
                     f"{mean[k]:.2f}",
                     f"{doubt[k]:.3f}",

@@ -63,6 +63,12 @@ class Labels:
         titles = self.titles.get(side, {})
         return [None if one is None else titles.get(write_id(one).strip()) for one in ids]
 
+    def call(self, side: Side, ids: Iterable[Any]) -> list[str]:
+        """Return what to call each id where there is room for one name: its title, or itself."""
+        every = list(ids)
+        titles = self.of(side, every)
+        return [title or write_id(one) for one, title in zip(every, titles, strict=True)]
+
     def named(self, **given: str | int | None) -> dict[Any, Any]:
         """Return the columns that the caller has named, and those of training for the others."""
         return {

@@ -145,14 +145,15 @@ class Plot:
         mean, *ends = (found[name].to_numpy() for name in ("mean", "q25", "q75", "q05", "q95"))
         scale = posterior.scale.low, posterior.scale.high
         inner, outer = (ends[0], ends[1]), (ends[2], ends[3])
-        return self._draw(ax, lambda axes: intervals(axes, items, mean, inner, outer, scale))
+        names = posterior.labels.call("item", items)
+        return self._draw(ax, lambda axes: intervals(axes, names, mean, inner, outer, scale))
 
     def item(self, item: Any, *, ax: Axes | None = None) -> Axes:
         """Draw the ratings that an item has, and those that other users would give it.
 
         These are the predictions for up to 500 users who have not rated it, chosen at random.
         """
-        from bayesmf.plots.fits import shares
+        from bayesmf.plots.fits import shares, shorten
 
         posterior = self._posterior
         row = int(posterior.row_of("item", [item])[0])
@@ -173,7 +174,8 @@ class Plot:
         if len(others):
             cells = Cells(others, np.full_like(others, row))
             values["expected of others"] = posterior.probabilities(cells).mean(axis=0)
-        return self._draw(ax, lambda axes: shares(axes, levels, values))
+        what = f"rating of {shorten(posterior.labels.call('item', [item])[0])}"
+        return self._draw(ax, lambda axes: shares(axes, levels, values, what))
 
     def _draw(self, ax: Axes | None, draw: Callable[[Axes], Axes]) -> Axes:
         """Draw on the axes that are given, or on new ones."""
