@@ -18,9 +18,11 @@ import bayesmf
 from bayesmf import DataError, Gibbs, Model, Propagation, Ratings, write
 from bayesmf.cli.main import main
 from bayesmf.data.io.shards import Shards, part, shard, spans
+from bayesmf.data.scale import Scale
 from bayesmf.engines.ray.cluster import Ray
 from bayesmf.engines.ray.crew import alternate
 from bayesmf.model.designs import Matrix, RatedSet
+from bayesmf.model.ordinal import Binary, Ordinal
 from bayesmf.model.state import to_arrays
 from oracle.variants import VARIANTS, small_ratings
 
@@ -57,6 +59,18 @@ SOON = {"default", "time chain", "two designs", "user design", "item side, trunc
 )
 def test_every_model_has_the_bits_of_the_threads(name, cluster):
     same(fitted(ON_RAY[name], Ray(blocks=5)), fitted(ON_RAY[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("likelihood", [Ordinal(), Ordinal(cuts="global"), Binary()], ids=repr)
+def test_latent_ratings_have_the_bits_of_the_threads(likelihood, cluster):
+    """With a chain in time, so that the working response has more than one part."""
+    levels = 2 if isinstance(likelihood, Binary) else 5
+    values = np.digitize(ROWS.values, np.quantile(ROWS.values, np.arange(1, levels) / levels))
+    train = Ratings.from_sorted(TRAIN.users, TRAIN.items, ROWS.row_index, ROWS.index, values,
+                                TRAIN.by_user.times, Scale(0, levels - 1, 1))  # fmt: skip
+    model = Model(rank=2, likelihood=likelihood, time="chain")
+    same(fitted(model, Ray(blocks=5), train), fitted(model, train=train))
 
 
 @pytest.mark.parametrize("name", ["both sides, joint bias, robust, student-t", "two designs"])

@@ -196,9 +196,33 @@ def round_to(levels: Array, mean: Array, sd: Array) -> Array:
     return np.diff(below, axis=1, prepend=0.0, append=1.0)
 
 
+class WithoutParameters:
+    """What likelihoods without parameters of their own have in common."""
+
+    def start(self, users: int) -> Parameters:
+        """There are no parameters."""
+        return {}
+
+    def begin(self, parameters: Parameters, users: int) -> Parameters:
+        """There are no parameters."""
+        return {}
+
+    def update(
+        self,
+        parameters: Parameters,
+        tau: float,
+        hyper: Hyper,
+        seen: Observations,
+        draws: Draws,
+        shared: bool,
+    ) -> tuple[Parameters, float]:
+        """There is nothing to draw, and tau has a conditional or is fixed."""
+        return parameters, tau
+
+
 @register("likelihood")
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(WithoutParameters):
     """r = mean + f + N(0, 1 / (tau alpha_i beta_j)): the ratings are their own working response."""
 
     name: ClassVar[str] = "gaussian"
@@ -223,26 +247,6 @@ class Gaussian:
     def unit(self, sd: float) -> float:
         """The standard deviation of the ratings."""
         return sd
-
-    def start(self, users: int) -> Parameters:
-        """There are no parameters."""
-        return {}
-
-    def begin(self, parameters: Parameters, users: int) -> Parameters:
-        """There are no parameters."""
-        return {}
-
-    def update(
-        self,
-        parameters: Parameters,
-        tau: float,
-        hyper: Hyper,
-        seen: Observations,
-        draws: Draws,
-        shared: bool,
-    ) -> tuple[Parameters, float]:
-        """There is nothing to draw: tau has a conditional."""
-        return parameters, tau
 
     def respond(self, parameters: Parameters, seen: Observations, draws: Draws) -> Array:
         """The centred ratings themselves."""

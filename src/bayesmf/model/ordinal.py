@@ -33,7 +33,13 @@ from bayesmf.model import distributions
 from bayesmf.model.designs import register
 from bayesmf.model.distributions import Gamma
 from bayesmf.model.effects import Parameters
-from bayesmf.model.likelihood import Gaussian, Likelihood, Moments, Observations
+from bayesmf.model.likelihood import (
+    Gaussian,
+    Likelihood,
+    Moments,
+    Observations,
+    WithoutParameters,
+)
 from bayesmf.random.draws import Draws
 
 if TYPE_CHECKING:
@@ -156,7 +162,7 @@ class Cells:
 
 @register("likelihood")
 @dataclass(frozen=True)
-class Binary(Cells):
+class Binary(WithoutParameters, Cells):
     """The upper of two ratings where z ~ N(f, 1 / (alpha_i beta_j)) is above 0; tau stays 1.
 
     What is taken off f is the probit of the share of upper ratings.
@@ -190,26 +196,6 @@ class Binary(Cells):
     def cut_points(self, parameters: Parameters) -> Array:
         """One cut at 0."""
         return np.array([[-np.inf, 0.0, np.inf]])
-
-    def start(self, users: int) -> Parameters:
-        """There are no parameters."""
-        return {}
-
-    def begin(self, parameters: Parameters, users: int) -> Parameters:
-        """There are no parameters."""
-        return {}
-
-    def update(
-        self,
-        parameters: Parameters,
-        tau: float,
-        hyper: Hyper,
-        seen: Observations,
-        draws: Draws,
-        shared: bool,
-    ) -> tuple[Parameters, float]:
-        """There is nothing to draw."""
-        return parameters, tau
 
     def tau(self, hyper: Hyper, size: int, total: float) -> Gamma | None:
         """The scale of z is fixed."""
