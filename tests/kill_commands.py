@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -101,8 +102,17 @@ def command(words: list[str]) -> None:
     run()
 
 
-def fork(words: list[str], folder: Path, at: int = 0, number: int = 0) -> int:
-    """Run a command in a process of its own session; the signal comes at step ``at``, if any."""
+def fork(
+    words: list[str],
+    folder: Path,
+    at: int = 0,
+    do: Callable[[], object] = lambda: None,
+    first: Callable[[], object] = lambda: None,
+) -> int:
+    """Run a command in a process of its own session.
+
+    The process does ``first`` before anything else, and ``do`` at step ``at``, if any.
+    """
     log = folder.parent / "log"
     log.write_text("")
     child = os.fork()
@@ -112,24 +122,11 @@ def fork(words: list[str], folder: Path, at: int = 0, number: int = 0) -> int:
     try:
         os.setsid()
         os.chdir(folder)
-        handle = os.open(log, os.O_WRONLY | os.O_APPEND)
+        handle, told = os.open(log, os.O_WRONLY | os.O_APPEND), folder.parent / "steps"
         os.dup2(handle, 1)
         os.dup2(handle, 2)
-        done = [0]
-        place = str(folder)
-
-        def hear(event: str, args: tuple[Any, ...]) -> None:
-            if event in STEPS and os.getpid() == leader:
-                named = os.path.abspath(os.fsdecode(args[0])) if isinstance(
-                    args[0], (str, bytes, os.PathLike)
-                ) else ""  # fmt: skip
-                if named.startswith(place):
-                    done[0] += 1
-                    if done[0] == at:
-                        os.kill(leader, number)
-
-        leader = os.getpid()
-        sys.addaudithook(hear)
+        steps = hear_steps(folder, at, do)
+        first()
         try:
             command(words)
             code = 0
@@ -137,14 +134,37 @@ def fork(words: list[str], folder: Path, at: int = 0, number: int = 0) -> int:
             code = end.code if isinstance(end.code, int) else 1
         sys.stdout.flush()
         sys.stderr.flush()
-        (folder.parent / "steps").write_text(str(done[0]))
+        with contextlib.suppress(PermissionError):
+            told.write_text(str(steps[0]))
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def hear_steps(folder: Path, at: int, do: Callable[[], object]) -> list[int]:
+    """Count the steps of this process that touch a folder, in the list that is returned."""
+    done, leader = [0], os.getpid()
+
+    def hear(event: str, args: tuple[Any, ...]) -> None:
+        if event not in STEPS or os.getpid() != leader:
+            return
+        if not isinstance(args[0], (str, bytes, os.PathLike)):
+            return
+        name = os.fsdecode(args[0])
+        if not name.startswith("/") or name.startswith(str(folder)):
+            done[0] += 1
+            if done[0] == at:
+                do()
+
+    sys.addaudithook(hear)
+    return done
+
+
+def signalling(number: int) -> Callable[[], None]:
+    """What has a process send itself a signal."""
+    return lambda: os.kill(os.getpid(), number)
 
 
 def wait(child: int, seconds: float) -> int | None:
@@ -290,7 +310,7 @@ def disturb(
     """Run a command and signal it once; returns how it ended, and its session."""
     number = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "stop": signal.SIGSTOP}[kind]
     if at or (rng.random() < 0.5 and case.steps):
-        child = fork(case.words, folder, at or rng.randint(1, case.steps), number)
+        child = fork(case.words, folder, at or rng.randint(1, case.steps), signalling(number))
         code = wait(child, PATIENCE if kind != "stop" else 2 * case.seconds)
     else:
         child = fork(case.words, folder)
@@ -300,10 +320,12 @@ def disturb(
         else:
             case.seconds *= 0.9  # the machine is quicker by now
             return f"ended ({code})", child
-    if kind == "stop" and code is None:
-        time.sleep(0.1)
-        os.kill(child, signal.SIGCONT)
-        return f"went on ({finish(child)})", child
+    end = time.monotonic() + PATIENCE
+    while kind == "stop" and code is None and time.monotonic() < end:
+        os.kill(child, signal.SIGCONT)  # again and again: a step may come later than the clock says
+        code = wait(child, 0.1)
+    if kind == "stop" and code == 0:
+        return "went on", child
     code = finish(child) if code is None else code
     expected = {"kill": (-signal.SIGKILL,), "term": (128 + signal.SIGTERM, -signal.SIGTERM)}
     if code in expected.get(kind, ()):
@@ -350,7 +372,7 @@ def one_round(
     found["processes"] += survivors(session)
     if how == "killed":
         found[kind] += 1
-    elif kind == "stop" and how == "went on (0)":
+    elif how == "went on":
         found["stop"] += 1
     elif how != "ended (0)":
         found["failed"] += 1
@@ -431,7 +453,7 @@ class Serving:
     def one_round(self, rng: random.Random, kind: str, found: Counter[str]) -> None:
         folder, number = self.begin(), signal.SIGKILL if kind == "kill" else signal.SIGTERM
         at = 0 if self.reloads or rng.random() < 0.5 else rng.randint(1, self.steps)
-        child = fork(self.words, folder, at, number)
+        child = fork(self.words, folder, at, signalling(number))
         port, known = started(self.base, child), 0
         if self.reloads:
             self.replace(folder)

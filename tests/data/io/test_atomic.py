@@ -75,6 +75,14 @@ def test_what_is_in_the_way_decides_the_remedy(number, remedy, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_that_cannot_be_written_is_told_of_the_whole(tmp_path):
+    """Nobody knows the name of the temporary folder."""
+    with pytest.raises(DataError) as told, whole_folder(tmp_path / "x") as made, \
+         whole_file(made / "part"):  # fmt: skip
+        raise OSError(errno.ENOSPC, "no space")
+    assert str(told.value).startswith(f"{tmp_path / 'x'}: cannot be written (No space left")
+
+
 def test_files_where_folders_should_be(tmp_path):
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file" / "x", tmp_path / "file" / "deep" / "x"):

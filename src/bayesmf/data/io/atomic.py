@@ -89,7 +89,13 @@ def whole_folder(
     """
     check_folder(path, replaces, remedy)
     with _explaining(path), _beside(path, tempfile.mkdtemp) as made:
-        yield made
+        try:
+            yield made
+        except DataError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and str(made) in error.message:
+                raise cause from None  # of a part, in whose place the whole is told
+            raise
         for inside in made.rglob("*"):
             if inside.is_file():
                 _settle(inside)
@@ -268,7 +274,7 @@ def _explaining(path: Path) -> Iterator[None]:
 def unwritable(path: Path, error: OSError) -> DataError:
     """Return the error that says what was in the way, and what to do about it."""
     name = errno.errorcode.get(error.errno or 0, "")
-    why = error.strerror or str(error)
+    why = os.strerror(error.errno) if error.errno else str(error)  # Arrow has words of its own
     if name in ("ENOTDIR", "EEXIST"):
         why = "a part of this path is a file, not a folder"
     remedy = REMEDIES.get(name, "choose another place")
