@@ -31,7 +31,7 @@ COMMANDS = {
     "serve": ["serve", "m", "--port", "0"],
     "summary": ["summary", "m", "--out", "{out}/page.html"],
 }  # fmt: skip
-LONG = {"fit demo, until converged": ["fit", "demo", "--quiet"]}
+LONG = {"fit demo, 4 chains": ["fit", "demo", "--sweeps", "100", "--quiet"]}
 GROUPS = Path("/sys/fs/cgroup")
 PATIENCE = 900.0
 
