@@ -1,7 +1,7 @@
 """Have every command that writes meet a full disk and other hindrances; only root can do so.
 
 ``python tests/full_disk.py`` mounts small disks in memory and prints a table; words behind it name
-the commands to take, as in kill_commands.py. Hindrances:
+the commands to take, as in kill_commands.py, or the hindrances (full, closed, gone, twice):
 
 - a disk with room for a part of what a command writes, in several sizes, or without a free name;
 - a disk that cannot be written, and a folder that this user may not write to;
@@ -197,9 +197,13 @@ def twice(case: Case, base: Path, found: Counter[str]) -> None:
 def main(names: list[str]) -> int:
     os.environ.update(commands.SETTINGS)
     import bayesmf.cli.main
+    import bayesmf.report.write
     import bayesmf.study.runner  # noqa: F401, which somebody else may not be able to read later
 
-    cases = [case for case in commands.CASES if case.name in names or not names]
+    ways = {way.__name__: way for way in (full, closed, gone, twice)}
+    chosen = [ways[name] for name in names if name in ways] or list(ways.values())
+    taken = [name for name in names if name not in ways]
+    cases = [case for case in commands.CASES if case.name in taken or not taken]
     table: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as name:
         base = Path(name).resolve()
@@ -209,7 +213,7 @@ def main(names: list[str]) -> int:
             commands.warm(case, base)
             commands.measure(case, base)
             writes = case.before != case.after
-            for hinder in (full, closed, gone, twice) if writes else (twice,):
+            for hinder in chosen if writes else (twice,):
                 hinder(case, base, table.setdefault(hinder.__name__, Counter()))
     columns = ("a sentence", "done all the same", "wrong", "losses", "litter", "not gone on")
     print("| hindrance | " + " | ".join(columns) + " |\n|---|" + "--:|" * len(columns))

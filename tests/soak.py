@@ -47,7 +47,7 @@ def make_calls(fit: Any) -> list[tuple[str, Callable[[], str]]]:
 
     calls: list[tuple[str, Callable[[], str]]] = []
     for k in (1, 2, 3, 4):
-        few, many = known[k :: 97 * k], (2 * known)[k:]
+        few, many = known[k :: 97 * k], known[k::2]
         calls += [
             ("predict", lambda asked=few: digest(fit.predict(asked))),
             ("predict many", lambda asked=many: digest(fit.predict(asked))),
