@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import bayesmf
 from bayesmf import DataError, Gibbs, Model, Ratings, cross_validate, tune
 from bayesmf.cli.main import main
+from bayesmf.data.io.atomic import locked
 from bayesmf.data.split import carve, kfold
 from bayesmf.inference.map.fit import MAP
 from bayesmf.selection.compare import Sums
@@ -91,7 +92,14 @@ def test_times_and_attributes_are_tried_if_there_are_any(ratings):
 
 def test_a_search_that_was_broken_off_goes_on(ratings, tuned, tmp_path, monkeypatch):
     whole = {"ranks": (0, 2, 3), "refit": False, **QUICK, "out": tmp_path / "tuned"}
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / ".settings.json.12345678.bayesmf").touch()  # left by a kill
+    with locked(tmp_path / "tuned", "us"), pytest.raises(DataError, match="by another search"):
+        tune(ratings, **whole)
     short = tune(ratings, fits=1, **whole)
+    assert {path.name for path in (tmp_path / "tuned").iterdir()} == {
+        ".lock", "fits", "settings.json",
+    }  # fmt: skip
     assert (len(short.rows), short.stopped) == (1, "the budget was spent")
     with pytest.raises(DataError, match="holds an earlier search; go on with it by resume=True"):
         tune(ratings, **whole)

@@ -266,6 +266,8 @@ def test_killed_and_resumed_it_ends_with_the_same_bytes(kills, tiny_ratings, tmp
 
 def test_more_can_be_added_to_a_study(tiny_ratings, tmp_path):
     out = tmp_path / "out"
+    out.mkdir()
+    (out / ".study.json.12345678.bayesmf").touch()  # left by a kill
     for words in (("--only", "map-none-constant"), ("--only", "gibbs-none-constant", "--resume")):
         subprocess.run(command(tiny_ratings, out, *words), check=True, capture_output=True)
         (out / "split-0" / ".left-by-a-kill").mkdir(exist_ok=True)
@@ -274,6 +276,7 @@ def test_more_can_be_added_to_a_study(tiny_ratings, tmp_path):
         "users", "map-none-constant", "gibbs-none-constant",
     }  # fmt: skip
     assert (out / "report.html").is_file()
+    assert not list(out.glob(".study*"))
 
 
 def invoke(*words: object):

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import bayesmf
 from bayesmf.checks import check_number
-from bayesmf.data.io.atomic import locked, whole_file
+from bayesmf.data.io.atomic import LOCK, locked, whole_file
 from bayesmf.data.io.shards import Shards
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
@@ -41,7 +41,7 @@ from bayesmf.model.state import State, check_start, from_arrays, to_arrays
 
 FORMAT = 3
 LONG = 500  # characters that nobody wants to compare
-MAGIC, MAIN, LOCK = "bayesmf-checkpoint", "run.checkpoint", ".lock"
+MAGIC, MAIN = "bayesmf-checkpoint", "run.checkpoint"
 OURS = re.compile(r"run\.checkpoint|(start|(chain|draw)-\d+(-\d+)?)\.safetensors")
 STALE = re.compile(rf"\.({OURS.pattern})\..*")  # what a killed process was writing
 Arrays = Mapping[str, NDArray[Any]]

@@ -76,8 +76,9 @@ def cross_validate(
     with watching(progress) as bar:
         trials = Trials(None if out is None else Path(out), progress=bar)
         trials.total = len(parts) * sum(map(cost_of, algorithms.values()))
-        trials.open(settings, resume)
-        sums, rows = _run_folds(trials, algorithms, parts)
+        with trials.holding():
+            trials.open(settings, resume)
+            sums, rows = _run_folds(trials, algorithms, parts)
     by_user = parts[0].train.by_user.counts + parts[0].test.by_user.counts
     totals = np.repeat(by_user, by_user)
     cut = FrequencyBins.at_quantiles(totals) if bins is None else FrequencyBins(bins, totals)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bayesmf.checks import check_number, check_whole
-from bayesmf.data.io.atomic import check_place, to_json, whole_file, whole_folder
+from bayesmf.data.io.atomic import is_ours, locked, to_json, whole_file, whole_folder
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
 from bayesmf.inference.loop import INTERRUPTED, Progress
@@ -75,8 +75,14 @@ class Trials:
         if self.most is not None:
             check_whole("fits", self.most, 1)
 
+    def holding(self) -> contextlib.AbstractContextManager[None]:
+        """Make the folder if need be, and keep other searches out of it."""
+        if self.folder is None:
+            return contextlib.nullcontext()
+        return locked(self.folder, "another search")
+
     def open(self, settings: dict[str, Any], resume: bool) -> None:
-        """Make the folder, or go on with what is kept there if that is of the same search."""
+        """Begin in a folder, or go on with what is kept there if that is of the same search."""
         if self.folder is None:
             return
         place, told = self.folder / SETTINGS, json.loads(to_json(settings))
@@ -94,10 +100,8 @@ class Trials:
                         "choose another folder"
                     )
             return
-        if self.folder.exists() and any(self.folder.iterdir()):
+        if not all(is_ours(entry.name) for entry in self.folder.iterdir()):
             raise DataError(f"{self.folder} holds other files; choose another folder")
-        check_place(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
         with whole_file(place) as made:
             made.write_text(to_json(told, indent=2) + "\n", encoding="utf-8")
 

@@ -130,10 +130,11 @@ def tune(
     with watching(progress) as told:
         trials = Trials(None if out is None else Path(out), budget, fits, told)
         search = _Search(trials, *parts, by, options, (user_attributes, item_attributes))
-        search.open(begin, ranks, validation, resume)
-        found = search.run(begin, ranks)
-        if refit and found.stopped != INTERRUPTED:
-            found.fit = _refit(found.best, ratings, seed, threads, trials)
+        with trials.holding():
+            search.open(begin, ranks, validation, resume)
+            found = search.run(begin, ranks)
+            if refit and found.stopped != INTERRUPTED:
+                found.fit = _refit(found.best, ratings, seed, threads, trials)
     return found
 
 

@@ -146,7 +146,7 @@ class Options(NamedTuple):
 class Shelf:
     """The model that is served now: a request takes it once, and keeps it until its end."""
 
-    def __init__(self, path: Path, options: Options | None = None) -> None:
+    def __init__(self, path: str | Path, options: Options | None = None) -> None:
         self.path, self.options = Path(path), options or Options()
         self._changing = threading.Lock()  # one change at a time
         self._seen = identity(self.path)

@@ -18,7 +18,7 @@ from typing import Any
 
 import bayesmf
 from bayesmf.choices import SIDES
-from bayesmf.data.io.atomic import locked
+from bayesmf.data.io.atomic import is_ours, locked
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.summary import summarise
 from bayesmf.errors import DataError, Option
@@ -163,7 +163,7 @@ class Study:
             before = results.study
             self._check_same(before, facts)
             facts["splits"] = max(self.splits, int(before["splits"]))
-        elif any(entry for entry in self.out.iterdir() if entry.name != ".lock"):
+        elif not all(is_ours(entry.name) for entry in self.out.iterdir()):
             raise DataError(f"{self.out} holds other files; choose another folder")
         results.begin(facts)
         if not results.has(0, "users"):

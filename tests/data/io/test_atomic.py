@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import bayesmf
 from bayesmf import DataError
 from bayesmf.cli.main import main
 from bayesmf.data.io import atomic
-from bayesmf.data.io.atomic import check_folder, locked, whole_file, whole_folder
+from bayesmf.data.io.atomic import check_folder, check_place, locked, whole_file, whole_folder
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -71,6 +73,14 @@ def test_what_is_in_the_way_decides_the_remedy(number, remedy, tmp_path):
     why = os.strerror(number)
     assert str(told.value) == f"{tmp_path / 'x'}: cannot be written ({why}); {remedy}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_cannot_be_written_is_told_of_the_whole(tmp_path):
+    """Nobody knows the name of the temporary folder."""
+    with pytest.raises(DataError) as told, whole_folder(tmp_path / "x") as made, \
+         whole_file(made / "part"):  # fmt: skip
+        raise OSError(errno.ENOSPC, "no space")
+    assert str(told.value).startswith(f"{tmp_path / 'x'}: cannot be written (No space left")
 
 
 def test_files_where_folders_should_be(tmp_path):
@@ -180,8 +190,22 @@ def no_links(*names):
     raise OSError(errno.EPERM, "no links")
 
 
+def test_a_look_at_a_place_leaves_nothing_however_it_ends(tmp_path):
+    """A kill can come at any moment; without a name there is nothing to be left."""
+    script = (
+        "import os, signal, sys; from pathlib import Path; from bayesmf.data.io import atomic\n"
+        "sys.addaudithook(lambda event, args: os.kill(os.getpid(), signal.SIGKILL)"
+        " if event in ('os.rmdir', 'os.remove') else None)\n"
+        f"atomic.check_place(Path({str(tmp_path / 'x')!r}))"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DataError, match="choose a shorter name"):
+        check_place(tmp_path / ("x" * 250))
+
+
 def test_a_file_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch):
-    for links in (True, False):
+    for way in ("one step", "a link", "neither"):
         with pytest.raises(DataError, match="exists already"), \
              whole_file(tmp_path / "x", replaces=False) as made:  # fmt: skip
             made.write_text("ours")
@@ -190,10 +214,12 @@ def test_a_file_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch):
             (tmp_path / "f").mkdir(exist_ok=True)
             (tmp_path / "f" / "y").write_text("theirs")
         assert (tmp_path / "x").read_text() == (tmp_path / "f" / "y").read_text() == "theirs"
-        with whole_file(tmp_path / f"new {links}", replaces=False) as made:
+        with whole_file(tmp_path / way, replaces=False) as made:
             made.write_text("ours")
-        monkeypatch.setattr(os, "link", no_links)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "new False", "new True", "x"]
+        if way == "a link":
+            monkeypatch.setattr(os, "link", no_links)
+        monkeypatch.setattr(atomic, "_libc", None)
+    assert {path.name for path in tmp_path.iterdir()} == {"f", "x", "one step", "a link", "neither"}
 
 
 def test_a_folder_is_exchanged_in_one_step(tmp_path, monkeypatch):

@@ -23,9 +23,10 @@ except ImportError:  # Windows: a second process is not noticed there
     fcntl = None  # type: ignore[assignment]
 
 OVERWRITE = "choose another name" + clause(f", or allow {Option('overwrite', True)}")
-ENDING = ".bayesmf"  # of temporary files and folders
-HERE, EXCHANGE = -100, 2  # of Linux's renameat2: names are relative to here; exchange them
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+ENDING, LOCK = ".bayesmf", ".lock"  # of temporary files and folders; of a folder that is held
+# of Linux's renameat2: names are relative to here; refuse a name that is taken; exchange names
+HERE, NEW, EXCHANGE = -100, 1, 2
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 REMEDIES = {
     "ENOSPC": "free some space, or choose another place",
     "EDQUOT": "free some space, or choose another place",
@@ -54,15 +55,28 @@ def whole_file(path: Path, replaces: bool = True) -> Iterator[Path]:
 
 
 def _put(made: Path, path: Path) -> None:
-    """Give a file its name, if nothing has it yet."""
-    try:
-        os.link(made, path)
-    except FileExistsError:
-        raise DataError(f"{path} exists already; {OVERWRITE}") from None
-    except OSError:  # a file system without links
-        if path.exists():
-            raise DataError(f"{path} exists already; {OVERWRITE}") from None
-        os.replace(made, path)
+    """Give a file its name, if nothing has it yet; in one step, where the system has such a one."""
+    failed = _rename(made, path, NEW)
+    if failed not in (0, errno.EEXIST):
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            failed = errno.EEXIST
+        except OSError:  # a file system without links
+            failed = errno.EEXIST if path.exists() else 0
+            if not failed:
+                os.replace(made, path)
+    if failed == errno.EEXIST:
+        raise DataError(f"{path} exists already; {OVERWRITE}")
+
+
+def _rename(one: Path, other: Path, how: int) -> int:
+    """Call Linux's renameat2; return 0, or the number of what was in the way."""
+    rename = getattr(_libc, "renameat2", None)
+    if rename is None:
+        return errno.ENOSYS
+    names = os.fsencode(one.absolute()), os.fsencode(other.absolute())
+    return 0 if rename(HERE, names[0], HERE, names[1], how) == 0 else ctypes.get_errno()
 
 
 @contextlib.contextmanager
@@ -75,7 +89,13 @@ def whole_folder(
     """
     check_folder(path, replaces, remedy)
     with _explaining(path), _beside(path, tempfile.mkdtemp) as made:
-        yield made
+        try:
+            yield made
+        except DataError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and str(made) in error.message:
+                raise cause from None  # of a part, in whose place the whole is told
+            raise
         for inside in made.rglob("*"):
             if inside.is_file():
                 _settle(inside)
@@ -93,11 +113,8 @@ def _exchange(one: Path, other: Path) -> None:
     Linux has it on most file systems; elsewhere a kill between the steps leaves ``other`` under the
     name of ``one`` with ".old" behind it, and a reader may find nothing for a moment.
     """
-    rename = getattr(_libc, "renameat2", None)
-    if rename is not None:
-        names = os.fsencode(one.absolute()), os.fsencode(other.absolute())
-        if rename(HERE, names[0], HERE, names[1], EXCHANGE) == 0:
-            return
+    if _rename(one, other, EXCHANGE) == 0:
+        return
     aside = one.with_name(one.name + ".old")
     os.replace(other, aside)
     os.replace(one, other)
@@ -129,6 +146,11 @@ def _beside(path: Path, make: Callable[..., Any]) -> Iterator[Path]:
         _remove(made)
         if lock is not None:
             os.close(lock)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is that of a lock, or of something that is written, or was when it ended."""
+    return name == LOCK or (name.startswith(".") and name.endswith(ENDING))
 
 
 def _remove_left(path: Path) -> None:
@@ -200,12 +222,14 @@ def check_folder(
 
 
 def check_place(path: Path) -> None:
-    """Refuse a name beside which nothing can be written."""
+    """Refuse a name beside which nothing can be written, and leave no trace, even if killed."""
     with _explaining(path):
         above = path.absolute().parent
         while not above.exists():
             above = above.parent
-        os.rmdir(tempfile.mkdtemp(dir=above, prefix=f".{path.name}."))
+        with contextlib.suppress(FileNotFoundError):  # but not a name that would be too long
+            (above / f".{path.name}.12345678{ENDING}").lstat()
+        tempfile.TemporaryFile(dir=above).close()  # on Linux it has no name
 
 
 @contextlib.contextmanager
@@ -219,7 +243,7 @@ def locked(folder: Path, who: str) -> Iterator[None]:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise DataError(f"{folder} exists and is not a folder; choose another place")
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if fcntl is not None:
             try:
@@ -250,7 +274,7 @@ def _explaining(path: Path) -> Iterator[None]:
 def unwritable(path: Path, error: OSError) -> DataError:
     """Return the error that says what was in the way, and what to do about it."""
     name = errno.errorcode.get(error.errno or 0, "")
-    why = error.strerror or str(error)
+    why = os.strerror(error.errno) if error.errno else str(error)  # Arrow has words of its own
     if name in ("ENOTDIR", "EEXIST"):
         why = "a part of this path is a file, not a folder"
     remedy = REMEDIES.get(name, "choose another place")
