@@ -198,6 +198,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 def test_threads_do_not_matter(tmp_path):
     tests = str(Path(__file__).parents[1])
     path = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])

@@ -256,8 +256,13 @@ def test_an_early_end_finds_the_warm_up_of_what_there_is():
     assert min(sweep for _, sweep in fit.draws.keys) > fit.burn_in
 
 
-@pytest.mark.parametrize("name", ["no side", "both sides, joint bias, robust, student-t"])
-@pytest.mark.parametrize("options", [{}, {"targets": NEVER, "chains": 3, "keep": 2, "sweeps": 20}])
+FEW = {"targets": NEVER, "chains": 3, "keep": 2, "sweeps": 20}
+MANY = "both sides, joint bias, robust, student-t"
+ALSO = [pytest.param(*each, marks=pytest.mark.slow)
+        for each in (("no side", {}), (MANY, {}), (MANY, FEW))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), [("no side", FEW), *ALSO])
 def test_killed_at_any_sweep_it_goes_on_to_the_same_bits(name, options, tmp_path):
     gibbs = sampler(name, engine=BadStart(5), **options)
     whole = gibbs.fit(TRAIN, TEST)

@@ -33,6 +33,7 @@ def test_rows_with_priors_of_their_own_against_loops(name):
     against_loops(name)
 
 
+@pytest.mark.slow
 def test_rows_with_priors_of_their_own_on_2_threads():
     """The same in a process that has two, with the same bits on one and on both."""
     code = (

@@ -432,6 +432,7 @@ def digest(fit) -> str:
     return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_1_and_2_threads():
     found = set()
     for threads in ("1", "2"):

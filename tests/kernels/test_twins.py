@@ -33,6 +33,7 @@ def test_a_kernel_is_its_twin(name):
     compare(name)
 
 
+@pytest.mark.slow
 def test_two_threads_give_the_bits_of_one():
     script = (
         "import numba; from kernels import test_twins as t\n"

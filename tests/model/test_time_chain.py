@@ -284,7 +284,12 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+SOON, *LATER = MISTAKES
+
+
+@pytest.mark.parametrize(
+    "name", [SOON, *(pytest.param(name, marks=pytest.mark.slow) for name in LATER)]
+)
 def test_geweke_catches_a_mistake(name, monkeypatch):
     where, value = MISTAKES[name]
     if where == "table":  # in the steps alone

@@ -120,6 +120,7 @@ def errors_without_weights(monkeypatch):
     monkeypatch.setattr(sweep, "update_rows", wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["squared", "forgotten in the errors"])
 def test_mistakes_with_weights_are_caught(mistake, monkeypatch):
     def step(model, data, *rest):
