@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.posterior import Posterior
+from bayesmf.fitted.store.kept import take_rows
+from bayesmf.kernels.designs import Sparse
 from bayesmf.model.attributes import Attributes
 from bayesmf.model.data import Data
-from bayesmf.model.designs import SIDES
-from bayesmf.model.state import State, from_arrays, refresh_offsets
+from bayesmf.model.designs import SIDES, Matrix
+from bayesmf.model.state import shift_names
 
 Array = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[np.float32]]
+Index = NDArray[np.int32]
 
 
 def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) -> dict[str, Array]:
@@ -27,36 +31,41 @@ def parts_of(posterior: Posterior, user: int, item: int, rated: Ratings | None) 
     The selection is what it says that a newcomer rates the item. Without what the user rated, own
     features and designs cannot be told apart.
     """
-    found: dict[str, list[float]] = {}
-    data = None if rated is None else Data.of(rated, posterior.model, posterior.mean).user
-    for state in _states(posterior):
-        x, y = state.user.x[user], state.item.x[item]
-        size = posterior.model.size
-        offset = np.zeros(size)
-        if data is not None and state.user.shifts:
-            refresh_offsets(state.user, data)
-            offset = state.user.offset[user]
-        values = {
-            "mean": posterior.mean,
-            "user_bias": x[0] - offset[0],
-            "item_bias": y[0],
-            "own_features": float((x[1:size] - offset[1:]) @ y[1:size]),
-            "designs": float(offset[0] + offset[1:] @ y[1:size]),
-        }
-        for name, value in values.items():
-            found.setdefault(name, []).append(float(value))
-    parts = {name: np.array(values) for name, values in found.items()}
+    draws, size = posterior.centred().draws, posterior.model.size
+    x, y = _rows(draws, "user.x", user), _rows(draws, "item.x", item)
+    offset = np.zeros_like(x)
+    if rated is not None:
+        for number, matrix in enumerate(_matrices(posterior, rated)):
+            which, entries = _entries(matrix, rated, user)
+            W = take_rows(draws, f"user.{shift_names(number)['W']}", which).astype(float)
+            offset += matrix.scale[user] * np.einsum("k,dkc->dc", entries, W)
+    parts = {
+        "mean": np.full(len(x), posterior.mean),
+        "user_bias": x[:, 0] - offset[:, 0],
+        "item_bias": y[:, 0],
+        "own_features": np.sum((x - offset)[:, 1:size] * y[:, 1:size], axis=1),
+        "designs": offset[:, 0] + np.sum(offset[:, 1:size] * y[:, 1:size], axis=1),
+    }
     selection = posterior.answers(user, item)
     return {**parts, "selection": selection} if selection.any() else parts
 
 
-def _states(posterior: Posterior) -> Iterator[State]:
-    """What a prediction is the mean of."""
-    if posterior.centre is not None:
-        yield from_arrays(posterior.centre)
-        return
-    for number in range(len(posterior)):
-        yield posterior.state(number)
+def _rows(draws: Arrays, name: str, row: int) -> Array:
+    """One row of an array in every draw."""
+    return take_rows(draws, name, np.array([row]))[:, 0].astype(float)
+
+
+def _matrices(posterior: Posterior, rated: Ratings) -> tuple[Matrix, ...]:
+    """The designs of the users."""
+    return Data.of(rated, posterior.model, posterior.mean).user.matrices
+
+
+def _entries(matrix: Matrix, rated: Ratings, user: int) -> tuple[Index, Array]:
+    """The columns in which a design has entries of one user, and these but for their scale."""
+    rows = Sparse(rated.by_user.starts, rated.by_user.index) if matrix.rows is None else matrix.rows
+    span = slice(rows.starts[user], rows.starts[user + 1])
+    which = rows.index[span]
+    return which, rows.values[span] if len(rows.values) else np.ones(len(which))
 
 
 def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
@@ -74,36 +83,37 @@ def shares(posterior: Posterior, user: int, item: int, rated: Ratings) -> Array:
     span = slice(rows.starts[user], rows.starts[user + 1])
     which, values = rows.index[span], np.asarray(rows.values[span], float)
     given = 1.0 if rows.weights is None else rows.weights[span]
+    draws, own = posterior.centred().draws, model.has_own("user")
+    free, first = slice(0, size if own else 1), model.first_shifted
+    alpha, scales = _rows(draws, "user.alpha", user), _rows(draws, "user.scale", user)
+    goals = _rows(draws, "item.x", item)
+    others = take_rows(draws, "item.x", which).astype(float)
+    residuals = values - posterior.mean - others[..., 0]
+    goals[:, 0], others[..., 0] = 1.0, 1.0
+    weights = take_rows(draws, "item.alpha", which).astype(float) * given
+    weights *= alpha[:, None] * draws["tau"].astype(float)
+    rated_sets = [
+        matrix.scale[user] * take_rows(draws, f"user.{shift_names(number)['W']}", which)
+        for number, matrix in enumerate(_matrices(posterior, rated))
+        if matrix.rows is None
+    ]
     total = np.zeros(len(which))
-    own = model.has_own("user")
-    free = slice(0, size if own else 1)
-    matrices = Data.of(rated, model, posterior.mean).user.matrices
-    count = 0
-    for state in _states(posterior):
-        count += 1
-        me, other = state.user, state.item
-        z = other.x[which, :size].copy()
-        z[:, 0] = 1.0
-        goal = other.x[item, :size].copy()
-        goal[0] = 1.0
-        weight = state.tau * me.alpha[user] * other.alpha[which] * given
+    for k, (z, goal, weight) in enumerate(zip(others, goals, weights, strict=True)):
         prior = np.zeros((size, size))
         for group in model.groups("user"):
             columns = slice(group.first, group.end)
-            scale = me.scale[user] if group.end > 1 else 1.0
-            prior[columns, columns] = scale * me.Lambda[columns, columns]
+            scale = scales[k] if group.end > 1 else 1.0
+            prior[columns, columns] = scale * draws["user.Lambda"][k, columns, columns]
         P = prior + (z * weight[:, None]).T @ z
         lever = np.zeros(size)
         lever[free] = np.linalg.solve(P[free, free], goal[free])
-        added = weight * (z @ lever) * (values - posterior.mean - other.x[which, 0])
-        first, direct = model.first_shifted, prior @ lever
+        total += weight * (z @ lever) * residuals[k]
+        direct = prior @ lever
         if not own:  # S is the offset itself, and the bias makes room for it
             direct = goal - lever[0] * weight @ z
-        for matrix, shift in zip(matrices, me.shifts, strict=True):
-            if matrix.rows is None:  # a rated set
-                added += matrix.scale[user] * shift.W[which, first:] @ direct[first:]
-        total += added
-    return total / count
+        for W in rated_sets:
+            total += W[k, :, first:] @ direct[first:]
+    return total / len(others)
 
 
 def attribute_parts(posterior: Posterior, user: int, item: int) -> list[dict[str, Any]]:
@@ -113,6 +123,7 @@ def attribute_parts(posterior: Posterior, user: int, item: int) -> list[dict[str
     of item j adds X_jk (W_k0 + S_i'W_k); averaged over the draws.
     """
     size, rows = posterior.model.size, {"user": user, "item": item}
+    draws = posterior.centred().draws
     found: list[dict[str, Any]] = []
     for name, other in zip(SIDES, SIDES[::-1], strict=True):
         one = posterior.ids(name).take(np.array([rows[name]]))
@@ -120,14 +131,12 @@ def attribute_parts(posterior: Posterior, user: int, item: int) -> list[dict[str
             if not isinstance(design, Attributes):
                 continue
             which, x = design.entries_of(one)
-            total, count = np.zeros(len(which)), 0
-            for state in _states(posterior):
-                me, others = state.sides(name)
-                z = others.x[rows[other], :size].copy()
-                z[0] = 1.0
-                total, count = total + x * (me.shifts[number].W[which] @ z), count + 1
+            z = _rows(draws, f"{other}.x", rows[other])[:, :size]
+            z[:, 0] = 1.0
+            W = take_rows(draws, f"{name}.{shift_names(number)['W']}", which)
+            total = x * np.einsum("dkc,dc->dk", W.astype(float), z).mean(axis=0)
             labels = list(design.labels())
-            for k, entry, adds in zip(which, x, total / count, strict=True):
+            for k, entry, adds in zip(which, x, total, strict=True):
                 column, value = labels[k]
                 shown = column.mean + column.sd * float(entry) if value is None else value
                 named = {"side": name, "attribute": column.name, "value": shown}
