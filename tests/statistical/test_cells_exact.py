@@ -19,8 +19,9 @@ from bayesmf.random.draws import Draws
 from .scores import bound, standard_error
 
 HYPER = Hyper(noise_shape=3.0, noise_rate=2.0)
-F = np.array([-0.4, 0.9, 0.1, 1.3, -1.1])
-OWN = np.array([1.0, 0.5, 2.0, 1.5, 0.8])  # alpha_i beta_j
+TIMES = 4  # that the five ratings come, so that they say something of tau
+F = np.tile([-0.4, 0.9, 0.1, 1.3, -1.1], TIMES)
+OWN = np.tile([1.0, 0.5, 2.0, 1.5, 0.8], TIMES)  # alpha_i beta_j
 DRAWS = 3000
 
 
@@ -75,7 +76,7 @@ def run(model: Ordinal, cell: np.ndarray, parameters: dict, read) -> list[np.nda
 def test_cuts_that_all_share():
     """Of four cells, the middle ones with widths p and 1 - p: tau and p are drawn together."""
     model = Ordinal((1.0, 2.0, 3.0, 4.0), 2.4, "global")
-    cell = np.array([1, 3, 2, 2, 0])
+    cell = np.tile([1, 3, 2, 2, 0], TIMES)
 
     def log_density(log_tau, logit):
         p = 1 / (1 + np.exp(-logit))
@@ -97,7 +98,7 @@ def test_cuts_that_all_share():
 def test_the_gap_of_one_user():
     """Of three cells, the middle one of a width that is the user's own."""
     model = Ordinal((1.0, 2.0, 3.0), 2.2, "users")
-    cell = np.array([0, 2, 1, 2, 1])
+    cell = np.tile([0, 2, 1, 2, 1], TIMES)
 
     def log_density(log_tau, gap, log_variance):
         half = np.exp(gap) / 2
