@@ -17,7 +17,7 @@ from bayesmf import MAP, DataError, Gibbs, Variational
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.base import Fitted, SavedFit
-from bayesmf.fitted.explain import explain, shares
+from bayesmf.fitted.explain import explain, parts_of, shares
 from bayesmf.model.data import Data
 from bayesmf.model.state import refresh_offsets
 from oracle import conditionals as readable
@@ -308,6 +308,20 @@ def test_the_parts_of_a_prediction_add_up(name):
     has_design = bool(fit.posterior.model.user_designs)
     assert (told["parts"]["designs"]["mean"] != 0) == has_design
     assert set(told["ratings"][0]) == {"item", "rating", "adds"}
+
+
+@pytest.mark.parametrize("name", ["user side", "user design", "two designs", "user side only"])
+def test_the_part_of_the_designs_is_that_of_the_offsets(name):
+    posterior = fitted(name).posterior
+    data, size = Data.of(TRAIN, posterior.model, posterior.mean).user, posterior.model.size
+    expected = []
+    for number in range(len(posterior)):
+        state = posterior.state(number)
+        refresh_offsets(state.user, data)
+        offset, y = state.user.offset[0], state.item.x[1, :size]
+        expected.append(offset[0] + offset[1:] @ y[1:])
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(parts_of(posterior, 0, 1, TRAIN)["designs"], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["no side", "user side", "both sides, joint bias", "biases",
