@@ -39,6 +39,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from oracle.served import request
+
 STEPS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.chmod",
          "os.listdir", "os.scandir"}  # fmt: skip
 QUICK = ["--sweeps", "8", "--chains", "2", "--threads", "1", "--quiet"]
@@ -189,8 +191,8 @@ def finish(child: int) -> int | None:
 
 
 def survivors(leader: int) -> bool:
-    """Whether processes of its session are left some seconds after a command has ended."""
-    end = time.monotonic() + 10
+    """Whether processes of its session are left for long after a command has ended."""
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -383,16 +385,10 @@ def one_round(
 
 
 def ask(port: int, path: str, body: Any = None) -> Any:
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as link:
-        if body is None:
-            link.request("GET", path)
-        else:
-            link.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        answer = link.getresponse()
-        text = answer.read()
-        if answer.status != 200:
-            raise SystemExit(f"{path}: {answer.status} {text!r}")
-        return json.loads(text)
+    status, text = request(port, path, body)
+    if status != 200:
+        raise SystemExit(f"{path}: {status} {text!r}")
+    return json.loads(text)
 
 
 def started(base: Path, child: int) -> int:

@@ -8,7 +8,6 @@ and tbb are no part of bayesmf: install them to try them.
 from __future__ import annotations
 
 import contextlib
-import http.client
 import importlib.util
 import json
 import os
@@ -22,6 +21,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from oracle.served import request
 
 LAYERS = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}  # and their modules
 CALLS = ("few", "many", "recommend", "fold_in", "update", "sample")
@@ -141,15 +142,9 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def request(port: int, path: str, body: Any = None) -> Any:
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as link:
-        if body is None:
-            link.request("GET", path)
-        else:
-            link.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        answer = link.getresponse()
-        content = answer.read()
-        return json.loads(content) if answer.status == 200 else (answer.status, content)
+def ask_server(port: int, path: str, body: Any = None) -> Any:
+    status, content = request(port, path, body)
+    return json.loads(content) if status == 200 else (status, content)
 
 
 @contextlib.contextmanager
@@ -162,7 +157,7 @@ def serving(words: list[str], path: str) -> Iterator[int]:
             end = time.monotonic() + PATIENCE
             while time.monotonic() < end and process.poll() is None:
                 with contextlib.suppress(OSError):
-                    request(port, path)
+                    ask_server(port, path)
                     break
                 time.sleep(0.1)
             yield port
@@ -179,7 +174,7 @@ def in_gunicorn(right: dict[str, str]) -> list[bool]:
     workers = set()
 
     def ask(name: str) -> str:
-        found = request(port, f"/{name}")
+        found = ask_server(port, f"/{name}")
         workers.add(found[0])
         return str(found[1])
 
@@ -204,7 +199,7 @@ def in_asgi(words: list[str]) -> Callable[[dict[str, str]], list[bool]]:
         def work() -> None:
             for _ in range(5):
                 for one, answer in zip(asked, expected, strict=True):
-                    found.append(request(port, *one) == answer)
+                    found.append(ask_server(port, *one) == answer)
 
         with serving(words, "/api/health") as port:
             workers = [threading.Thread(target=work) for _ in range(ASKING)]

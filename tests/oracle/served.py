@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import signal
@@ -10,9 +12,21 @@ import socket
 import subprocess
 import sys
 import threading
+from typing import Any
 
 HEAD = "Host: 127.0.0.1\r\n"
 ENDED = 120  # seconds after which a server that should have ended is given up
+
+
+def request(port: int, path: str, body: Any = None) -> tuple[int, bytes]:
+    """Get a path of this machine's server, or post JSON to it; the status and what came back."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as link:
+        if body is None:
+            link.request("GET", path)
+        else:
+            link.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = link.getresponse()
+        return answer.status, answer.read()
 
 
 class Process:
