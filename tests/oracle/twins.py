@@ -12,6 +12,7 @@ from scipy import sparse
 
 from bayesmf.kernels import designs, reduce
 from bayesmf.kernels.designs import Sparse
+from bayesmf.kernels.rows import Observed
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
 
@@ -92,6 +93,33 @@ def predict_draws() -> Pairs:
     one = np.empty(33)
     reduce.predict(user, item, x[2], y[2], 3.5, one)
     return [(out, right), (one, right[2])]
+
+
+@case
+def part_products() -> Pairs:
+    """Sums of w f f' by row, f = (bias and features of each layer; target)."""
+    pairs = []
+    for weighted in (False, True):
+        rng = np.random.default_rng(12)
+        v = random_design(9, 7, True)
+        matrix, layers, other = (
+            sparse_of(v, True),
+            rng.normal(size=(9, 2, 5)),
+            rng.normal(size=(7, 5)),
+        )
+        weight, given = rng.gamma(2.0, size=7), rng.gamma(2.0, size=len(matrix.values))
+        observed = Observed(*matrix, 0.3, None, weights=given if weighted else designs.NO_VALUES)
+        out, right = np.empty((9, 15)), np.zeros((9, 5, 5))
+        reduce.part_products(observed, layers, other, weight, np.array([0, 1, 5]), out)
+        for i in range(9):
+            for p in range(matrix.starts[i], matrix.starts[i + 1]):
+                y = other[matrix.index[p]]
+                f = [part for u in layers[i] for part in (u[0], u[1:] @ y[1:])]
+                f = np.array([*f, matrix.values[p] - 0.3 - y[0]])
+                w = weight[matrix.index[p]] * (given[p] if weighted else 1.0)
+                right[i] += w * np.outer(f, f)
+        pairs.append((out, right[:, *np.tril_indices(5)]))
+    return pairs
 
 
 @case

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numba
 import numpy as np
+import pytest
 
 from bayesmf.kernels.designs import NO_VALUES
 from bayesmf.model import conditionals
@@ -37,6 +38,15 @@ def rewrite(monkeypatch, function, right: str, wrong: str) -> None:
     for module in list(sys.modules.values()):
         if module.__name__.startswith("bayesmf") and vars(module).get(name) is function:
             monkeypatch.setattr(module, name, new)
+
+
+def expect_failure(check, monkeypatch) -> None:
+    """A check, a function and its arguments, must notice the mistake that was made."""
+    function, *arguments = check
+    if "monkeypatch" in inspect.signature(function).parameters:
+        arguments.append(monkeypatch)
+    with pytest.raises(AssertionError):
+        function(*arguments)
 
 
 def wrong_rate(monkeypatch, name: str, factor: float) -> None:

@@ -177,3 +177,36 @@ def draw_basis(M, N, h, g, G, m, delta, first, rounds, counter):
                     h[a] -= t * h[b]
                     g[b] += t * g[a]
     return A
+
+
+@serial
+def draw_scales(Q, q, R, r, power, rounds, counter):
+    """Draws factors c of parts of the rows, beginning at 1; those with a power of 0 stay there.
+
+    The log density of s = log c is
+
+        -c'Q c / 2 + q'c - power's - d'R d / 2 + r'd,    d = 1 / c
+
+    with the ratings in Q and q, and the priors in the rest.
+    """
+    size = len(q)
+    c, none = np.ones(size), (np.empty(0), np.empty(0))
+    row = 0
+    for _ in range(rounds):
+        for k in range(size):
+            row += 1
+            if power[k] == 0.0:
+                continue
+            up, down = -q[k], -r[k]
+            for b in range(size):
+                if b != k:
+                    up += Q[k, b] * c[b]
+                    down += R[k, b] / c[b]
+            f = LogDensity(-power[k], up, Q[k, k] / 2.0, down, R[k, k] / 2.0, *none)
+            # about the curvature at the maximum; the same wherever c_k is, so the width is
+            curvature = 2.0 * power[k]
+            if Q[k, k] > 0.0:
+                curvature += up * up / Q[k, k]
+            width = 2.5 / np.sqrt(curvature)
+            c[k] = np.exp(slice_sample(f, np.log(c[k]), width, counter, row))
+    return c

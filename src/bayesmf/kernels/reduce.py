@@ -93,3 +93,35 @@ def residual_sums(observed, x, other, weight, size, gradient, errors):
             for a in range(1, size):
                 gradient[i, a] += scaled * other[j, a]
         errors[i] = total
+
+
+@parallel
+def part_products(observed, layers, other, weight, cuts, out):
+    """Fills out_i = sum_j w_j f_ij f_ij', lower triangles row by row, of every row i.
+
+    A row is the sum of its layers, layers[i, l] = (bias, features). A part is the columns of a
+    layer from one of ``cuts`` to the next. f_ij has what each part adds to the prediction of
+    rating j, its inner product with (1, T_j), layer by layer; the last is r_ij - mean - eta_j. If
+    the ratings have weights, w_j has that of the rating as a factor.
+    """
+    count, groups = layers.shape[1], len(cuts) - 1
+    parts = count * groups + 1
+    for i in prange(len(out)):
+        f = np.empty(parts)
+        out[i] = 0.0
+        for p in range(observed.starts[i], observed.starts[i + 1]):
+            j = observed.index[p]
+            for k in range(parts - 1):
+                total = 0.0
+                for a in range(cuts[k % groups], cuts[k % groups + 1]):
+                    total += layers[i, k // groups, a] * (other[j, a] if a else 1.0)
+                f[k] = total
+            f[parts - 1] = observed.values[p] - observed.mean - other[j, 0]
+            w = weight[j]
+            if len(observed.weights):
+                w *= observed.weights[p]
+            cell = 0
+            for a in range(parts):
+                for b in range(a + 1):
+                    out[i, cell] += w * f[a] * f[b]
+                    cell += 1

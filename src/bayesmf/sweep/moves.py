@@ -116,7 +116,7 @@ def _move_mean(model: Model, name: Name, turns: Turns, draws: Draws) -> None:
     precision = prior.beta * Lambda[features, features]
     linear = -prior.beta * (Lambda @ (me.mu[first:] - prior.mean))[features]
     if model.bias == "joint":
-        G, m = _with_mean(prior)
+        G, m = with_mean(prior)
         M, h = _summed(model, other, others)
         precision = precision + M[0, 0] * G[1:, 1:]
         linear = linear + h[0] * m[1:] - M[0, 0] * G[1:, 0] - G[1:, 1:] @ M[1:, 0]
@@ -141,7 +141,7 @@ def _move_basis(model: Model, turns: Turns, draws: Draws) -> None:
     """Draw the basis A of the features: S A and T A^-T, with their priors and W."""
     state, first = turns.state, model.first_shifted
     prior = model.wishart(state.user.size - first)
-    G, m = _with_mean(prior)
+    G, m = with_mean(prior)
     (M, h), (N, g) = (_summed(model, name, state.sides(name)[0]) for name in SIDES)
     groups = [_wisharts(model, name) for name in SIDES]
     delta = prior.nu * (groups[0] - groups[1])
@@ -153,7 +153,7 @@ def _move_basis(model: Model, turns: Turns, draws: Draws) -> None:
     _transform(model, "item", turns, inverse.T, A.T)
 
 
-def _with_mean(prior: NormalWishart) -> tuple[Array, Array]:
+def with_mean(prior: NormalWishart) -> tuple[Array, Array]:
     """K + beta_0 mu_0 mu_0' and beta_0 mu_0: what the log density of (mu, Lambda) is made of.
 
     -2 log p = tr(G Lambda) - 2 m'Lambda mu + beta_0 mu'Lambda mu, apart from powers of |Lambda|.

@@ -22,6 +22,7 @@ from bayesmf.sweep.designs import update_design, update_design_hyper
 from bayesmf.sweep.moves import draw_tau, move_features
 from bayesmf.sweep.response import update_response
 from bayesmf.sweep.rows import update_rows
+from bayesmf.sweep.scales import move_scales
 
 Array = NDArray[np.float64]
 
@@ -50,6 +51,8 @@ def sweep(model: Model, data: Data, state: State, algorithm: Algorithm) -> float
     """
     for mine in (data.user, data.item):
         me, others = state.sides(mine.name)
+        if isinstance(algorithm, Sampling):
+            move_scales(model, mine, me, others, state, algorithm.draws)
         for number in range(len(me.shifts)):
             update_design_hyper(model, mine, me, number, algorithm)
             update_design(model, mine, me, others, number, state, algorithm)
