@@ -61,6 +61,14 @@ def test_every_model_has_the_bits_of_the_threads(name, cluster):
     same(fitted(ON_RAY[name], Ray(blocks=5)), fitted(ON_RAY[name]))
 
 
+@pytest.mark.parametrize("name", ["two designs", "time chain"])
+def test_rows_with_few_ratings_have_the_bits_of_the_threads(name, cluster):
+    """Their scales are moved, which takes sums over the ratings, or over the working response."""
+    train = TRAIN.select(np.arange(0, len(TRAIN), 15))
+    assert len(train) < 3 * min(train.n_users, train.n_items)
+    same(fitted(ON_RAY[name], Ray(blocks=5), train), fitted(ON_RAY[name], train=train))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("likelihood", [Ordinal(), Ordinal(cuts="global"), Binary()], ids=repr)
 def test_latent_ratings_have_the_bits_of_the_threads(likelihood, cluster):

@@ -17,7 +17,7 @@ from bayesmf.inference.map.descent import residuals
 from bayesmf.kernels.designs import NO_VALUES
 from bayesmf.model.data import Data
 from bayesmf.random.draws import Draws
-from bayesmf.sweep import algorithm, moves, sweep
+from bayesmf.sweep import algorithm, moves, scales, sweep
 from bayesmf.sweep.sweep import gibbs_sweep
 from oracle.variants import VARIANTS, WEIGHTED, small_ratings
 
@@ -137,6 +137,7 @@ def moves_alone(model, data, state, draws, form):
     moves.move_features(model, data, state, draws)
     for mine in (data.user, data.item):
         me, others = state.sides(mine.name)
+        scales.move_scales(model, mine, me, others, state, draws)
         row = np.repeat(np.arange(len(mine.counts)), mine.counts)
         other, size = mine.observed.index, me.size
         fitted = me.x[row, 0] + others.x[other, 0]
