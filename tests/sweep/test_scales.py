@@ -127,9 +127,10 @@ def test_a_sweep_makes_the_move_on_both_sides(monkeypatch):
 
 
 def some_density():
-    rng = np.random.default_rng(1)
-    Q, R = (root @ root.T + np.eye(3) for root in rng.normal(size=(2, 3, 3)))
-    return Q, rng.normal(1, 1, 3), R, rng.normal(size=3), np.array([4.0, 0.0, 7.0])
+    """Of three factors that depend on one another, of which the second stays."""
+    Q = np.array([[6.0, 0.5, 4.5], [0.5, 1.0, 0.3], [4.5, 0.3, 5.0]])
+    R = np.array([[5.0, 0.2, 4.5], [0.2, 1.0, 0.4], [4.5, 0.4, 5.0]])
+    return Q, np.array([7.0, 1.0, 8.0]), R, np.array([2.0, -0.5, 1.0]), np.array([1.0, 0.0, 2.0])
 
 
 def test_the_factors_leave_their_density_as_it_is():
@@ -140,7 +141,7 @@ def test_the_factors_leave_their_density_as_it_is():
     for number in range(12_000):  # a chain: what is drawn is where the next draw begins
         Q_c, R_c = Q * np.outer(D, D), R / np.outer(D, D)
         counter = Draws(2, sweep=number).counter()
-        c = densities.draw_scales(Q_c, q * D, R_c, r / D, power, 1, counter)
+        c = densities.draw_scales(Q_c, q * D, R_c, r / D, power, 3, counter)
         assert c[1] == 1
         D = D * c
         up, down = D * (Q @ D) - q * D, (R @ (1 / D)) / D - r / D
