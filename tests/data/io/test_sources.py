@@ -102,6 +102,21 @@ def cached(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (tmp_path / "cache").glob("*"))
 
 
+def test_a_published_md5_is_compared_as_one(named, tmp_path, monkeypatch):
+    """That of ml-25m, which its makers publish no other checksum of."""
+    known = f"md5:{hashlib.md5(named.content).hexdigest()}"
+    here = replace(sources.DATASETS["ml-1m"], known_hash=known)
+    monkeypatch.setitem(sources.DATASETS, "ml-1m", here)
+    assert load("ml-1m") == load("ml-1m") == RATINGS
+    assert len(named.ranges) == 1
+    (tmp_path / "cache" / "ml-1m.zip").write_bytes(b"damaged")
+    assert load("ml-1m") == RATINGS
+    named.content = named.content[:-1] + b"x"
+    (tmp_path / "cache" / "ml-1m.zip").unlink()
+    with pytest.raises(DataError, match="checksum"):
+        load("ml-1m")
+
+
 def test_download_once_with_terms_and_then_from_the_cache(named, tmp_path, capsys):
     ratings = load("ml-1m")
     assert ratings == RATINGS

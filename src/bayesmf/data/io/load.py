@@ -172,15 +172,17 @@ def _is_published(path: Path, dataset: Dataset) -> bool:
 
     An archive that cannot be opened is a ``DataError``.
     """
-    if dataset.known_hash is not None and _sum(path.open("rb")) != dataset.known_hash:
-        return False
+    if dataset.known_hash is not None:
+        kind, _, known = dataset.known_hash.rpartition(":")  # "md5:..." where no other is published
+        if _sum(path.open("rb"), kind or "sha256") != known:
+            return False
     inside = open_source(path, dataset.member)
     return dataset.content_hash is None or _sum(inside.reading()) == dataset.content_hash
 
 
-def _sum(opened: Any) -> str:
+def _sum(opened: Any, kind: str = "sha256") -> str:
     with opened as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return hashlib.file_digest(stream, kind).hexdigest()
 
 
 def cache() -> Path:
