@@ -102,6 +102,17 @@ def cached(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (tmp_path / "cache").glob("*"))
 
 
+def test_a_kill_would_leave_one_file_which_the_next_transfer_goes_on_with(server, tmp_path):
+    seen = set()
+
+    def look(done: int, total: int | None) -> None:
+        seen.update(path.name for path in tmp_path.iterdir())
+
+    download(server.url, tmp_path / "ml-1m.zip", None, look)
+    assert seen == {"ml-1m.zip.part"}
+    assert [path.name for path in tmp_path.iterdir()] == ["ml-1m.zip"]
+
+
 def test_a_published_md5_is_compared_as_one(named, tmp_path, monkeypatch):
     """That of ml-25m, which its makers publish no other checksum of."""
     known = f"md5:{hashlib.md5(named.content).hexdigest()}"
