@@ -30,7 +30,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "fuzz" / "corpus"
-KINDS = ("ratings", "attributes", "model", "zip", "checkpoint")
+KINDS = ("ratings", "attributes", "model", "zip", "checkpoint")  # those of TARGETS
 SECONDS, MEGABYTES = 60, 3000  # that a single input may take
 LONGEST = 1 << 17  # bytes of an input
 SMALL = 1 << 13  # bytes of an input that is kept
