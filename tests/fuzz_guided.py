@@ -49,10 +49,12 @@ def corpus(kind: str) -> dict[str, bytes]:
 
 
 def keep(kind: str, found: list[bytes], most: int) -> None:
-    """Add inputs to the corpus, the smallest first, up to so many."""
+    """Add inputs to the corpus, up to so many: of all sizes, but none that is large."""
     files = corpus(kind)
-    for content in sorted(found, key=len):
-        if len(files) < most and len(content) <= SMALL and content not in files.values():
+    small = sorted({content for content in found if len(content) <= SMALL}, key=len)
+    step = max(len(small) // max(most - len(files), 1), 1)
+    for content in small[::-step]:
+        if len(files) < most and content not in files.values():
             files[f"{len(files):03d}"] = content
     with zipfile.ZipFile(CORPUS / f"{kind}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
