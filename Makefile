@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser chromium lint types api picture bench bench-load bench-sweep literature clean
+.PHONY: demo test test-slow test-browser test-least fuzz chromium lint types api picture bench bench-load bench-sweep literature clean
 
 demo: .venv/installed
 	$(BIN)/bayesmf data describe demo
@@ -14,8 +14,17 @@ demo: .venv/installed
 test: lint types
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-slow: .venv/installed-dev
+test-slow: .venv/installed-fuzz
 	$(BIN)/python -m pytest -m slow
+
+# Some tests with the least versions of all dependencies, in an environment of its own.
+test-least:
+	$(PYTHON) tests/least_versions.py .least $(LEAST)
+
+# Bytes that no reader can take, searched for so many seconds of a core.
+FUZZ ?= 600
+fuzz: .venv/installed-fuzz
+	$(BIN)/python tests/fuzz_guided.py $(FUZZ)
 
 test-browser: chromium .venv/installed-browser
 	$(BIN)/python -m pytest -m browser tests/browser
@@ -76,5 +85,9 @@ bench-load: .venv/installed-dev
 	$(PIP) -e ".[browser]"
 	touch $@
 
+.venv/installed-fuzz: .venv/installed-dev
+	$(PIP) -e ".[fuzz]"
+	touch $@
+
 clean:
-	rm -rf .venv demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .least demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,6 +18,11 @@ settings.register_profile("search", max_examples=3000, deadline=None)
 settings.load_profile("fixed")
 
 
+def pytest_addoption(parser):
+    about = "seconds of a core for the search that is guided by coverage, all kinds together"
+    parser.addoption("--fuzz-seconds", type=float, default=600.0, help=about)
+
+
 @pytest.fixture
 def listening():
     """Ctrl-C is heard, also where the tests run with nohup, or with an & in a script."""

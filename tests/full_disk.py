@@ -27,8 +27,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import kill_commands as commands
-from kill_commands import Case, digests, finish, fork
+from kills.cases import CASES, Case
+from kills.files import differences, digests
+from kills.processes import SETTINGS, finish, fork
+from kills.rounds import measure, prepare, warm
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)  # of what a command needs
 NOBODY = 65534
@@ -115,7 +117,7 @@ def go_on(case: Case, folder: Path, found: Counter[str], what: str) -> None:
     if code != 0 or now != case.after:
         found["not gone on"] += 1
         log = (folder.parent / "log").read_text()[-600:]
-        other = commands.differences(now, case.after)
+        other = differences(now, case.after)
         print(f"NOT GONE ON {case.name}, {what} ({code}): {other} {log}", flush=True)
 
 
@@ -195,7 +197,7 @@ def twice(case: Case, base: Path, found: Counter[str]) -> None:
 
 
 def main(names: list[str]) -> int:
-    os.environ.update(commands.SETTINGS)
+    os.environ.update(SETTINGS)
     import bayesmf.cli.main
     import bayesmf.report.write
     import bayesmf.study.runner  # noqa: F401, which somebody else may not be able to read later
@@ -203,15 +205,15 @@ def main(names: list[str]) -> int:
     ways = {way.__name__: way for way in (full, closed, gone, twice)}
     chosen = [ways[name] for name in names if name in ways] or list(ways.values())
     taken = [name for name in names if name not in ways]
-    cases = [case for case in commands.CASES if case.name in taken or not taken]
+    cases = [case for case in CASES if case.name in taken or not taken]
     table: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as name:
         base = Path(name).resolve()
         base.chmod(0o755)
-        commands.prepare(base)
+        prepare(base)
         for case in cases:
-            commands.warm(case, base)
-            commands.measure(case, base)
+            warm(case, base)
+            measure(case, base)
             writes = case.before != case.after
             for hinder in chosen if writes else (twice,):
                 hinder(case, base, table.setdefault(hinder.__name__, Counter()))

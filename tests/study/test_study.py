@@ -316,6 +316,8 @@ def test_mistakes_get_a_sentence(tiny_ratings, tiny_study, tmp_path):
         assert done.exit_code == 2, words
         assert sentence in done.output.replace("\n", " "), done.output
     assert (full / "letter.txt").read_text() == "dear"
+    assert [path.name for path in full.iterdir()] == ["letter.txt"]  # and no lock beside it
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_second_study_in_the_same_folder_is_refused(tiny_ratings, tmp_path):

@@ -184,6 +184,42 @@ def test_a_lock_that_cannot_be_had_is_not_one_that_is_taken(tmp_path, monkeypatc
         DataError, match=r"cannot be locked \(No locks available\); choose a folder"
     ):
         locked(tmp_path, "another run").__enter__()
+    (tmp_path / ".lock").unlink()
+    with pytest.raises(DataError, match="cannot be locked"):
+        locked(tmp_path, "another run").__enter__()
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_folder_that_is_refused_is_left_as_it_was(tmp_path, monkeypatch):
+    def refuse(folder):
+        with pytest.raises(DataError, match="other files"), locked(folder, "another run"):
+            raise DataError("it holds other files; choose another folder")
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter").touch()
+    refuse(tmp_path / "full")
+    refuse(tmp_path / "new" / "folder")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "letter"]
+    with locked(tmp_path / "full", "another run"):
+        pass
+    refuse(tmp_path / "full")  # which was not made for it
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "full", "letter"]
+
+
+def test_a_lock_that_was_removed_meanwhile_is_none(tmp_path, monkeypatch):
+    """Another process refused the folder between our opening the file and our locking it."""
+    real, removed = atomic.fcntl.flock, []
+
+    def slow(handle, how):
+        if not removed:
+            removed.append((tmp_path / ".lock").unlink())
+        real(handle, how)
+
+    monkeypatch.setattr(atomic.fcntl, "flock", slow)
+    with locked(tmp_path, "another run"):
+        assert removed
+        with pytest.raises(DataError, match="in use by another run"):
+            locked(tmp_path, "another run").__enter__()
 
 
 def no_links(*names):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import bz2
 import hashlib
-import io
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,60 +14,11 @@ import pytest
 from bayesmf import DataError, Ratings, load
 from bayesmf.data.io import load as sources
 from bayesmf.data.io.download import download
+from oracle.source import TEXT, Server, archive
 
 RATINGS = Ratings.from_triplets(
     users=[1, 1, 2], items=[10, 11, 10], ratings=[4, 5, 3], scale=(1, 5, 1)
 )
-TEXT = b"1::10::4\n1::11::5\n2::10::3\n"
-
-
-def archive() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as zipped:
-        zipped.writestr("ml-1m/README", b"x" * 300_000)
-        zipped.writestr("ml-1m/ratings.dat", TEXT)
-    return file.getvalue()
-
-
-class Server(ThreadingHTTPServer):
-    """Serves one file; ``cut`` breaks off so many replies after half of what was asked."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.cut, self.status, self.ranges = content, 0, 200, []
-        self.whole_only, self.length = False, None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/ml-1m.zip"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.ranges.append(asked)
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
-        if self.server.status != 200:
-            self.send_error(self.server.status)
-            return
-        if self.server.whole_only:
-            asked, start = None, 0
-        if start >= len(self.server.content):
-            self.send_error(416)
-            return
-        body = self.server.content[start:]
-        self.send_response(206 if asked else 200)
-        self.send_header("Content-Length", self.server.length or str(len(body)))
-        self.end_headers()
-        if self.server.cut:
-            self.server.cut -= 1
-            body = body[: len(body) // 2]
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -100,6 +48,32 @@ def named(server, tmp_path, monkeypatch) -> Server:
 
 def cached(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (tmp_path / "cache").glob("*"))
+
+
+def test_a_kill_would_leave_one_file_which_the_next_transfer_goes_on_with(server, tmp_path):
+    seen = set()
+
+    def look(done: int, total: int | None) -> None:
+        seen.update(path.name for path in tmp_path.iterdir())
+
+    download(server.url, tmp_path / "ml-1m.zip", None, look)
+    assert seen == {"ml-1m.zip.part"}
+    assert [path.name for path in tmp_path.iterdir()] == ["ml-1m.zip"]
+
+
+def test_a_published_md5_is_compared_as_one(named, tmp_path, monkeypatch):
+    """That of ml-25m, which its makers publish no other checksum of."""
+    known = f"md5:{hashlib.md5(named.content).hexdigest()}"
+    here = replace(sources.DATASETS["ml-1m"], known_hash=known)
+    monkeypatch.setitem(sources.DATASETS, "ml-1m", here)
+    assert load("ml-1m") == load("ml-1m") == RATINGS
+    assert len(named.ranges) == 1
+    (tmp_path / "cache" / "ml-1m.zip").write_bytes(b"damaged")
+    assert load("ml-1m") == RATINGS
+    named.content = named.content[:-1] + b"x"
+    (tmp_path / "cache" / "ml-1m.zip").unlink()
+    with pytest.raises(DataError, match="checksum"):
+        load("ml-1m")
 
 
 def test_download_once_with_terms_and_then_from_the_cache(named, tmp_path, capsys):

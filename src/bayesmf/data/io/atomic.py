@@ -237,29 +237,60 @@ def locked(folder: Path, who: str) -> Iterator[None]:
     """Make a folder if need be and hold it, or refuse it while another process holds it.
 
     ``who`` names that process in the message. The system releases the lock when its holder dies,
-    in whatever way.
+    in whatever way. If the folder is refused inside, what was made to hold it is removed.
     """
     with _explaining(folder):
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise DataError(f"{folder} exists and is not a folder; choose another place")
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        handle, new = _open_lock(folder, who)
     try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise DataError(
-                    f"{folder} is in use by {who}; wait for it, or choose another folder"
-                ) from error
-            except OSError as error:
-                raise DataError(
-                    f"{folder} cannot be locked ({error.strerror or error}); choose a folder on a "
-                    "disk of this machine"
-                ) from error
         yield
+    except DataError:
+        if new:
+            with contextlib.suppress(OSError):  # what is in use, or not empty, stays
+                (folder / LOCK).unlink()
+                for path in made:
+                    path.rmdir()
+        raise
     finally:
         os.close(handle)
+
+
+def _open_lock(folder: Path, who: str) -> tuple[int, bool]:
+    """Open and lock the lock of a folder; returns its handle, and whether the file is new."""
+    path, there = folder / LOCK, False
+    while not there:
+        new = not path.exists()
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if fcntl is not None:
+                _hold(handle, folder, who)
+            # one that refused the folder may have removed the file between the two steps
+            there = path.exists() and os.path.samestat(os.fstat(handle), path.stat())
+        except DataError as error:
+            if new and not isinstance(error.__cause__, BlockingIOError):
+                path.unlink(missing_ok=True)
+            os.close(handle)
+            raise
+        if not there:
+            os.close(handle)
+    return handle, new
+
+
+def _hold(handle: int, folder: Path, who: str) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DataError(
+            f"{folder} is in use by {who}; wait for it, or choose another folder"
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be locked ({error.strerror or error}); choose a folder on a "
+            "disk of this machine"
+        ) from error
 
 
 @contextlib.contextmanager

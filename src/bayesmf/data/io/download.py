@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from bayesmf.data.io.atomic import unwritable
@@ -29,29 +28,33 @@ TIMEOUT = (10, 30)  # seconds to connect, and between two packets
 def download(url: str, path: Path, known_hash: str | None, progress: Progress | None) -> Path:
     """Fetch ``url`` into ``path`` unless it is there already with the right hash.
 
-    A transfer that breaks off leaves ``path``.part, and the next call continues from there.
+    A transfer that breaks off, or is killed, leaves ``path``.part and nothing else, and the next
+    call continues from there.
     """
-    import pooch
-    import requests
-
-    pooch.get_logger().setLevel(logging.WARNING)
     part = path.with_name(path.name + ".part")
-
-    def resume(url: str, output: str, _: Any) -> None:
-        _fetch(url, part, progress)
-        os.replace(part, output)
-
     try:
-        pooch.retrieve(url, known_hash, fname=path.name, path=path.parent, downloader=resume)
-    except ValueError as error:
-        if isinstance(error, requests.RequestException) or "hash" not in str(error):
-            raise
-        raise wrong_checksum(url) from None
+        if path.is_file() and (known_hash is None or has_hash(path, known_hash)):
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _fetch(url, part, progress)
+        if known_hash is not None and not has_hash(part, known_hash):
+            part.unlink()
+            raise wrong_checksum(url)
+        os.replace(part, path)
     except OSError as error:
+        import requests
+
         if isinstance(error, requests.RequestException):
             raise
         raise unwritable(path, error) from None
     return path
+
+
+def has_hash(path: Path, known_hash: str) -> bool:
+    """Whether a file has a hash: a sha256, or another kind as in "md5:..."."""
+    kind, _, known = known_hash.rpartition(":")
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, kind or "sha256").hexdigest() == known
 
 
 def wrong_checksum(url: str) -> DataError:

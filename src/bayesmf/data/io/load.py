@@ -14,7 +14,13 @@ from bayesmf.checks import check_path
 from bayesmf.choices import Duplicates, IdKind
 from bayesmf.data.io.archive import open_source
 from bayesmf.data.io.datasets import DATASETS, NAMES, Dataset
-from bayesmf.data.io.download import Progress, Unreachable, download, wrong_checksum
+from bayesmf.data.io.download import (
+    Progress,
+    Unreachable,
+    download,
+    has_hash,
+    wrong_checksum,
+)
 from bayesmf.data.io.text import read_columns
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError, Option
@@ -172,15 +178,14 @@ def _is_published(path: Path, dataset: Dataset) -> bool:
 
     An archive that cannot be opened is a ``DataError``.
     """
-    if dataset.known_hash is not None and _sum(path.open("rb")) != dataset.known_hash:
+    if dataset.known_hash is not None and not has_hash(path, dataset.known_hash):
         return False
     inside = open_source(path, dataset.member)
-    return dataset.content_hash is None or _sum(inside.reading()) == dataset.content_hash
-
-
-def _sum(opened: Any) -> str:
-    with opened as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    if dataset.content_hash is None:
+        return True
+    stream: Any  # which typeshed wants more of than what is read from has
+    with inside.reading() as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == dataset.content_hash
 
 
 def cache() -> Path:

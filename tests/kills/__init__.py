@@ -1,0 +1,1 @@
+"""Commands that are killed: which, how, and what is looked at afterwards."""
