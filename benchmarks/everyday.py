@@ -4,7 +4,7 @@
 for docs/results/everyday.md. Seconds are this machine's and this minute's.
 
 ``visitors --against FOLDER`` measures the package of another source folder in turn with this one,
-and ``--fits FOLDER`` keeps the model that both fold into.
+``--fits FOLDER`` keeps the model that both fold into, and ``--threads`` says on how many threads.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def fold_in() -> None:
         row(given, f"{quick:.4f}", f"{slow:.4f}", f"{quick - slow:+.4f}")
 
 
-def visitors(fits: Path | None, against: str | None) -> None:
+def visitors(fits: Path | None, against: str | None, numbers: list[int]) -> None:
     """New users at once and one at a time, folded in by this source and by another in turn."""
     with tempfile.TemporaryDirectory() as name:
         model = (fits or Path(name)) / "visitors"
@@ -101,7 +101,7 @@ def visitors(fits: Path | None, against: str | None) -> None:
         head("source", "threads", "first s", "users a second", "of one core", "visitor p50 ms",
              "p99 ms", "of one core", "with predictions")  # fmt: skip
         here = str(Path(bayesmf.__file__).parents[1])
-        for threads in (1, 2):
+        for threads in numbers:
             for _ in range(TURNS):
                 for source in (against, here) if against else (here,):
                     words = [sys.executable, __file__, "visit", "--fits", str(model)]
@@ -205,11 +205,12 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", choices=[*parts, "visit"])
     parser.add_argument("--fits", type=Path)
     parser.add_argument("--against")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     asked = parser.parse_args()
     for part in asked.parts or parts:
         if part == "visit":
             visit(asked.fits)
         elif part == "visitors":
-            visitors(asked.fits, asked.against)
+            visitors(asked.fits, asked.against, asked.threads)
         else:
             parts[part]()

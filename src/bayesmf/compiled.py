@@ -118,13 +118,19 @@ class _Files(IndexDataCacheFile):
         self._write(self._data_path(name), data)
 
     def _read(self, path: str) -> Any:
-        """Returns what a file holds, or None if there is none, or a damaged one."""
+        """Returns what a file holds, or None if there is none, or a damaged one.
+
+        A file of another source may name types that are no longer where they were.
+        """
         try:
             kept = Path(path).read_bytes()
         except OSError:
             return None
         whole = hashlib.sha256(kept[SIZE:]).digest() == kept[:SIZE]
-        return pickle.loads(kept[SIZE:]) if whole else None
+        try:
+            return pickle.loads(kept[SIZE:]) if whole else None
+        except (AttributeError, ImportError):
+            return None
 
     def _write(self, path: str, content: Any) -> None:
         kept = self._dump(content)

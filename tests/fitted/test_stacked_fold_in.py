@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from bayesmf import MAP, Gibbs, Model, Ratings, Variational
-from bayesmf.fitted import fold_in
+from bayesmf.fitted import fold_in, new_rows
 from bayesmf.fitted.base import SavedFit
 from bayesmf.fitted.fold_in import add_rows
+from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import Newcomers
 from bayesmf.fitted.settle import begin_draws
 from bayesmf.model.spec import has_hidden_scales
@@ -112,6 +113,30 @@ def test_how_many_draws_go_together_makes_no_difference(monkeypatch, most):
     parts = fold(known, "user")
     for name, values in whole.draws.items():
         np.testing.assert_allclose(parts.draws[name], values, err_msg=name, **CLOSE)
+
+
+@pytest.mark.parametrize("most", [0, 2, 99])
+def test_what_rows_share_is_the_same_whether_or_not_it_was_computed_before(monkeypatch, most):
+    """For all draws at once or for each part of them, and with no room for those of all counts."""
+    known = sampled("default")
+    whole = fold(known, "user")
+    monkeypatch.setattr(fold_in, "MOST_ROWS", 5)
+    monkeypatch.setattr(new_rows, "MOST_PREPARED", most)
+    monkeypatch.setattr(new_rows, "MOST_KEPT", 12)
+    for posterior in (known, replace(known)):  # measured before, and measured again
+        parts = fold(posterior, "user")
+        for name, values in whole.draws.items():
+            np.testing.assert_allclose(parts.draws[name], values, err_msg=name, **CLOSE)
+
+
+def test_what_rows_share_is_computed_once_for_all_draws(monkeypatch):
+    known, calls, invert = sampled("default"), [], NewRows._precision
+    monkeypatch.setattr(NewRows, "_precision", lambda *a: calls.append(1) or invert(*a))
+    monkeypatch.setattr(fold_in, "MOST_ROWS", 5)  # so that every draw is a part by itself
+    fold(known, "user")
+    assert len(calls) == 4  # for rows with 0, 2, 3 and 4 ratings
+    fold(known, "user")
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize("mistake", ["rounds", "chain", "others"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -63,10 +64,22 @@ def flip(content):
     return content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1 :]
 
 
+def point_at(name):
+    """A whole file whose content is something that there was under this name."""
+    content = f"c{name}\n.".encode()  # as pickle writes it
+    return lambda _: hashlib.sha256(content).digest() + content
+
+
+DAMAGES = {
+    "a flipped bit": flip,
+    "a shorter file": lambda content: content[:-20],
+    "a type that has moved": point_at("bayesmf.kernels.rows\nNoSuchType"),
+    "a module that is gone": point_at("bayesmf.no_such_module\nType"),
+}
+
+
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
-@pytest.mark.parametrize(
-    "damage", [flip, lambda content: content[:-20]], ids=["a flipped bit", "a shorter file"]
-)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_code_is_compiled_anew(damage, ending, run, tmp_path):
     folder = tmp_path / "cache"
     assert run(NUMBA_CACHE_DIR=str(folder)) == "0 0"

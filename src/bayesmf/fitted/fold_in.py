@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 Arrays = Mapping[str, NDArray[np.float32]]
 MOST_RATINGS = 1 << 18  # of all draws that are drawn together
-MOST_ROWS = 1 << 11
+MOST_ROWS = 1 << 12
 MOST_PARTS = 8  # of what has been rated, which are joined if there are more
 
 
@@ -242,6 +242,7 @@ class _Folding:
             ]
             return {name: np.stack([new[name] for new in each]) for name in each[0]}
         rows = len(self.mine.counts)
+        prior.prepare(self.mine.counts)
         together = max(1, min(MOST_RATINGS // max(self.data.size, 1), MOST_ROWS // max(rows, 1)))
         spans = [
             slice(begin, min(begin + together, len(old))) for begin in range(0, len(old), together)

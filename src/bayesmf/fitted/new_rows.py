@@ -47,7 +47,9 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PRIOR_COUNT = 5.0  # K: raters that an item has besides its own, all like the mean user
 DENSE = 2000  # columns of given designs, up to which their square matrix is computed
-MOST_KEPT = 64  # arrays for numbers of ratings
+MOST_KEPT = 128  # arrays for numbers of ratings
+ARRAYS = 7  # for one number of ratings, at most
+MOST_PREPARED = 16  # numbers of ratings
 MARGIN = 1.05  # by which what q tells of S stays below all that there is to tell
 
 
@@ -219,14 +221,12 @@ class NewRows:
         ``rated`` has the row of the other side for each column of ``by_row``. ``added`` is what
         designs that do not depend on ratings add to each row, if there are any.
         """
-        counts, tril = np.diff(by_row.starts), np.tril_indices(self.mean.shape[-1])
+        counts = np.diff(by_row.starts)
         distinct, group = np.unique(counts, return_inverse=True)
         each = distinct.tolist()
-        precision = np.stack([self.precision(count)[..., *tril] for count in each], axis=1)
-        traces = np.stack([self.newness(count) for count in each], axis=1)
-        constant = np.stack([self.means(count, 0 * self.mean[:, None], 1) @ self.precision(count)
-                             for count in each], axis=1)[:, :, 0]  # fmt: skip
-        slope = np.stack([self.slope(count) for count in each], axis=1)
+        precision, traces, constant, slope = (
+            np.stack(found, axis=1) for found in zip(*map(self.shared, each), strict=True)
+        )
         linear = np.empty((len(self.mean), len(counts), self.mean.shape[-1]))
         lines_of_sums(by_row, rated, self.raters, group, constant, slope, linear)
         if added is not None:
@@ -234,6 +234,35 @@ class NewRows:
                 mine = counts == count
                 linear[:, mine] += added[:, mine] @ self.precision(count)
         return GroupPriors(group, precision, linear, traces)
+
+    def shared(self, count: int) -> tuple[Array, Array, Array, Array]:
+        """What rows with so many ratings have in common, asked about an item.
+
+        Returns the lower triangle of R_g^-1, T_g, R_g^-1 a_{g+1}(0), and what s adds to that.
+        """
+        triangle = self._once("triangle", count, self._triangle)
+        constant = self._once("constant", count, self._constant)
+        return triangle, self.newness(count), constant, self.slope(count)
+
+    def _triangle(self, count: int) -> Array:
+        return np.asarray(self.precision(count)[..., *np.tril_indices(self.mean.shape[-1])])
+
+    def _constant(self, count: int) -> Array:
+        means = self.means(count, 0 * self.mean[..., None, :], 1)
+        return np.asarray((means @ self.precision(count))[..., 0, :])
+
+    def prepare(self, counts: Counts) -> None:
+        """Compute what rows with so many ratings share in all draws, for every ``take`` of them.
+
+        If there are more numbers of ratings than are kept, every part computes its own.
+        """
+        distinct = np.unique(counts).tolist()
+        missing = [count for count in distinct if ("constant", count) not in self._kept]
+        if len(distinct) <= MOST_PREPARED:
+            if len(self._kept) + ARRAYS * len(missing) > MOST_KEPT:
+                self._kept.clear()
+            for count in distinct:
+                self.shared(count)
 
     def known_priors(self, counts: Counts, sums: Array, added: Array) -> RowPriors:
         """The priors of rows of training: so many ratings, whose Q_k have these sums."""
@@ -267,7 +296,9 @@ class NewRows:
             return self
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         rated = parts.pop("rated")
-        return NewRows(rated, **{name: values[span] for name, values in parts.items()})
+        found = NewRows(rated, **{name: values[span] for name, values in parts.items()})
+        found._kept.update({key: values[span] for key, values in self._kept.items()})
+        return found
 
 
 def _regress(X: Any, rows: Array, weight: Array, count: int) -> Array:

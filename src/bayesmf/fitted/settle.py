@@ -13,6 +13,8 @@ from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store.kept import take_rows
 from bayesmf.kernels.gram import padded
 from bayesmf.kernels.rows import OtherSide
+from bayesmf.kernels.stacks import join_rows
+from bayesmf.machine import aligned
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
@@ -27,6 +29,7 @@ Array = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
 Kind = Literal["draw", "mean", "point"]
 """What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
+NO_NOISE = np.empty((0, 0, 0), np.float32)
 UPDATES = 20  # of the new rows' Q, which settle in fewer
 ROUNDS = 2  # of the new rows' precisions, which settle in fewer
 RESPONSE_ROUNDS = 6  # where ratings are latent, or have effects of their own
@@ -55,12 +58,13 @@ def gather_others(
     draws: Arrays, name: Name, rows: NDArray[np.int32], span: slice, size: int
 ) -> OtherSide:
     """Return some rows of a side in some draws, all of them drawn, one draw after the other."""
-    x = np.zeros((span.stop - span.start, len(rows), padded(size + 1)))
-    for part in ("x", "noise"):
-        if f"{name}.{part}" in draws:
-            x[..., :size] += take_rows(draws, f"{name}.{part}", rows, span)
-    beta = take_rows(draws, f"{name}.alpha", rows, span).astype(float).ravel()
-    return OtherSide.of(x.reshape(len(beta), x.shape[2]), beta, conditionals.POINTS)
+    x, noise, alpha = (
+        take_rows(draws, f"{name}.{part}", rows, span) if f"{name}.{part}" in draws else NO_NOISE
+        for part in ("x", "noise", "alpha")
+    )
+    z = aligned((alpha.size, padded(size + 1)))
+    join_rows(x, noise, alpha, z)
+    return OtherSide(z, conditionals.POINTS)
 
 
 def _draw_scales(
