@@ -10,6 +10,7 @@ import pytest
 
 from bayesmf import MAP, Gibbs, Model, Ratings
 from bayesmf.fitted import fold_in
+from bayesmf.fitted.pending import Pending
 from bayesmf.fitted.store import kept, linear
 from bayesmf.model.time_chain import TimeChain
 
@@ -92,6 +93,26 @@ def test_ratings_are_not_joined_for_a_visitor(monkeypatch):
     for user, rated in ((VISITOR, {103, 104}), (VISITOR + 1, {105})):
         best = set(fit.recommend(user, n=99)["item"].to_pylist())
         assert best == set(TRAIN.items.values.tolist()) - rated
+
+
+def test_ratings_are_not_joined_for_an_update(monkeypatch):
+    def never(self):
+        raise AssertionError
+
+    free = sorted({100 + k for k in range(20)} - set(PLACE[PLACE // 20 == 2] % 20 + 100))
+    with monkeypatch.context() as patched:
+        patched.setattr(Pending, "__call__", never)
+        fit = fitted()
+        for item in (*free[:2], free[0]):  # the last is rated again
+            fit = fit.update(given(12, item))
+        assert not set(free[:2]) & set(fit.recommend(12, n=99)["item"].to_pylist())
+    one = fitted().update(given(12, free[0]))
+    assert len(one.posterior.train) == len(TRAIN) + 1  # joined, and further updates begin there
+    again = one.update(given(12, free[1])).update(given(12, free[0]))
+    assert len(again.posterior.train) == len(TRAIN) + 2
+    assert again.posterior.train == fit.posterior.train
+    rows = (kept.take_rows(each.posterior.draws, "user.x", [2]) for each in (fit, again))
+    np.testing.assert_array_equal(*rows)
 
 
 def test_what_was_seen_before_many_visits_is_left_out():

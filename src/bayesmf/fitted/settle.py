@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.fitted.posterior import Posterior
-from bayesmf.fitted.store.kept import take_rows
-from bayesmf.kernels.gram import padded
+from bayesmf.fitted.store.kept import JoinedDraws, take_rows
+from bayesmf.kernels.gram import fill_others, padded
 from bayesmf.kernels.rows import OtherSide
+from bayesmf.machine import aligned
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
 from bayesmf.model.designs import Name
@@ -55,12 +56,16 @@ def gather_others(
     draws: Arrays, name: Name, rows: NDArray[np.int32], span: slice, size: int
 ) -> OtherSide:
     """Return some rows of a side in some draws, all of them drawn, one draw after the other."""
-    x = np.zeros((span.stop - span.start, len(rows), padded(size + 1)))
-    for part in ("x", "noise"):
-        if f"{name}.{part}" in draws:
-            x[..., :size] += take_rows(draws, f"{name}.{part}", rows, span)
-    beta = take_rows(draws, f"{name}.alpha", rows, span).astype(float).ravel()
-    return OtherSide.of(x.reshape(len(beta), x.shape[2]), beta, conditionals.POINTS)
+    keys = {part: key for part in ("x", "noise", "alpha") if (key := f"{name}.{part}") in draws}
+    if isinstance(draws, JoinedDraws) and any(draws.part(key) for key in keys.values()):
+        arrays = {part: take_rows(draws, key, rows, span) for part, key in keys.items()}
+        rows = np.arange(len(rows), dtype=np.int32)
+    else:  # the rows are read where they are
+        arrays = {part: draws[key][span] for part, key in keys.items()}
+    z = aligned(((span.stop - span.start) * len(rows), padded(size + 1)))
+    noise = arrays.get("noise", arrays["x"][:0])
+    fill_others(arrays["x"], noise, arrays["alpha"], rows, z)
+    return OtherSide(z, conditionals.POINTS)
 
 
 def _draw_scales(
