@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from bayesmf.kernels import designs, gram, reduce
+from bayesmf.kernels import designs, gram, ranking, reduce
 from bayesmf.kernels.designs import Sparse
 from bayesmf.random.draws import Draws
 from bayesmf.random.philox import fill_normal
@@ -76,6 +76,16 @@ def lines_of_sums() -> Pairs:
         for i, g in enumerate(group):
             right[k, i] = constant[k, g] + v[i] @ values[k, rated].astype(float) @ slope[k, g]
     return [(out, right)]
+
+
+@case
+def add_coarse() -> Pairs:
+    """Bytes times weights; more columns than go together, and two steps of lines."""
+    rng = np.random.default_rng(12)
+    cells = rng.integers(-127, 128, (2 * ranking.STEP, ranking.PANEL + 77)).astype(np.int8)
+    weight, out = rng.integers(-9, 9, len(cells)), np.empty(cells.shape[1], np.float32)
+    ranking.add_coarse(cells, weight.astype(np.float32), out)  # whole numbers: exact
+    return [(out, weight @ cells.astype(int))]
 
 
 @case
