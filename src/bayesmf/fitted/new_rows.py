@@ -293,7 +293,11 @@ class NewRows:
             return self
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         rated = parts.pop("rated")
-        return NewRows(rated, **{name: values[span] for name, values in parts.items()})
+        found = NewRows(rated, **{name: values[span] for name, values in parts.items()})
+        vars(found)["_cov_inverse"] = self._cov_inverse[span]  # what was computed of all draws
+        if self.cross.any():
+            vars(found)["_axes"] = tuple(values[span] for values in self._axes)
+        return found
 
 
 def _regress(X: Any, rows: Array, weight: Array, count: int) -> Array:
