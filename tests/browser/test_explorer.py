@@ -27,6 +27,16 @@ UNNAMED = """
   }).map((e) => e.outerHTML.slice(0, 150))
 """
 
+CUT_NAMES = """
+() => {
+  const map = document.querySelector(".map").getBoundingClientRect();
+  return [...document.querySelectorAll(".map text")].filter((e) => {
+    const own = e.getBoundingClientRect();
+    return own.left < map.left || own.right > map.right;
+  }).map((e) => e.textContent);
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def server(tiny_fit, tiny_ratings, tmp_path_factory):
@@ -82,6 +92,14 @@ def look_up(page, label, text) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     settle(page)
+
+
+def test_names_on_the_map_are_whole(opened):
+    page = opened("400-light")
+    for k in range(6):
+        page.goto(f"{page.url.split('#')[0]}#/item/i{k}")
+        page.wait_for_selector(f".map text.here:has-text('The {k}th')")
+        assert page.evaluate(CUT_NAMES) == []
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -49,6 +49,8 @@ def test_a_draw_is_measured_as_it_is_defined(name, number):
         np.testing.assert_allclose(found.gain(g), plain.H(g), rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(found.remainder(g), plain.R(g), rtol=1e-6, atol=1e-8)
         assert np.linalg.eigvalsh(found.remainder(g)).min() > 0
+        inverse = np.linalg.inv(plain.R(g))
+        np.testing.assert_allclose(found.precision(g), inverse, rtol=1e-6, atol=1e-6)
     other = "item" if name == "user" else "user"
     others = POSTERIOR.draws[f"{other}.x"][number].astype(float)
     np.testing.assert_allclose(found.query(others), plain.b(others), rtol=1e-6, atol=1e-9)

@@ -10,7 +10,9 @@ import pytest
 
 from bayesmf import MAP, Gibbs, Model, Ratings
 from bayesmf.fitted import fold_in
-from bayesmf.fitted.store import kept, linear
+from bayesmf.fitted.pending import Pending
+from bayesmf.fitted.store import coarse, kept, linear, scores
+from bayesmf.fitted.store.coarse import Coarse
 from bayesmf.model.time_chain import TimeChain
 
 RNG = np.random.default_rng(0)
@@ -94,6 +96,26 @@ def test_ratings_are_not_joined_for_a_visitor(monkeypatch):
         assert best == set(TRAIN.items.values.tolist()) - rated
 
 
+def test_ratings_are_not_joined_for_an_update(monkeypatch):
+    def never(self):
+        raise AssertionError
+
+    free = sorted({100 + k for k in range(20)} - set(PLACE[PLACE // 20 == 2] % 20 + 100))
+    with monkeypatch.context() as patched:
+        patched.setattr(Pending, "__call__", never)
+        fit = fitted()
+        for item in (*free[:2], free[0]):  # the last is rated again
+            fit = fit.update(given(12, item))
+        assert not set(free[:2]) & set(fit.recommend(12, n=99)["item"].to_pylist())
+    one = fitted().update(given(12, free[0]))
+    assert len(one.posterior.train) == len(TRAIN) + 1  # joined, and further updates begin there
+    again = one.update(given(12, free[1])).update(given(12, free[0]))
+    assert len(again.posterior.train) == len(TRAIN) + 2
+    assert again.posterior.train == fit.posterior.train
+    rows = (kept.take_rows(each.posterior.draws, "user.x", [2]) for each in (fit, again))
+    np.testing.assert_array_equal(*rows)
+
+
 def test_what_was_seen_before_many_visits_is_left_out():
     fit, items = fitted(), TRAIN.items.values[: fold_in.MOST_PARTS + 3].tolist()
     for number, item in enumerate(items):
@@ -106,6 +128,55 @@ def test_what_was_seen_before_many_visits_is_left_out():
     mine = TRAIN.by_user.index[slice(*TRAIN.by_user.starts[2:4])]  # user 12
     left = set(TRAIN.items.values.tolist()) - set(TRAIN.items.values[mine].tolist())
     assert {row["item"] for row in table if row["user"] == 12} == left
+
+
+def test_coarse_scores_are_as_wrong_as_they_say():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(8, 5)), rng.normal(size=(8, 30, 5)).astype(np.float32)
+    y[3, :, 2] = 0.0
+    found, doubt = Coarse.of(y).sum_products(x.astype(np.float32))
+    assert np.abs(found - np.einsum("ka,kja->j", x, y.astype(float))).max() <= doubt
+    y = ((rng.integers(-126, 126, y.shape) + 0.49) / 127).astype(np.float32)  # all rounded down
+    y[:, 0] = 1.0
+    found, doubt = Coarse.of(y).sum_products(np.ones((8, 5), np.float32))
+    wrong = y.sum(axis=(0, 2), dtype=float) - found
+    assert 0.8 * doubt < wrong[1:].min()
+    assert wrong.max() <= doubt
+
+
+def test_a_list_by_coarse_scores_is_the_same(monkeypatch):
+    used = []
+
+    def watch(y):
+        found = coarse.find_coarse(y)
+        used.append(found is not None)
+        return found
+
+    monkeypatch.setattr(scores, "find_coarse", watch)
+    fit = fitted().fold_in(given(VISITOR, 103, 104))
+    asked = [*TRAIN.users.values.tolist(), VISITOR, 5]  # 5 is a stranger
+    for n in (1, 4, 15, 20):
+        plain = [fit.recommend(user, n=n) for user in asked]
+        assert not any(used)
+        with monkeypatch.context() as patched:
+            patched.setattr(coarse, "LEAST", 0)
+            fit.recommend(12, n=n)  # who asks once does not wait for the copy
+            found = [fit.recommend(user, n=n) for user in asked]
+        for right, one in zip(plain, found, strict=True):
+            assert one["item"].equals(right["item"])
+            np.testing.assert_allclose(one["score"], right["score"], rtol=1e-6)  # single precision
+        assert any(used) == (n < 20)
+        used.clear()
+
+
+def test_a_coarse_copy_goes_with_its_array(monkeypatch):
+    monkeypatch.setattr(coarse, "LEAST", 0)
+    y = np.ones((2, 3, 4), np.float32)
+    assert coarse.find_coarse(y) is None
+    assert coarse.find_coarse(y) is coarse.find_coarse(y)
+    before = len(coarse._found)
+    del y
+    assert len(coarse._found) == before - 1
 
 
 def test_an_update_keeps_the_rows_of_others_where_they_are():

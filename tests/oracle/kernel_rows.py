@@ -223,20 +223,6 @@ def rows_of_stacks() -> Pairs:
 
 
 @case
-def rows_of_others_in_draws() -> Pairs:
-    """The rows of two draws, with what a draw adds to them and without."""
-    world, pairs = World(False), []
-    x, more = world.rng.normal(size=(2, 2, OTHERS, SIZE)).astype(np.float32)
-    alpha = world.rng.gamma(3.0, size=(2, OTHERS)).astype(np.float32)
-    for noise in (more, more[:0]):
-        out, wide = np.empty((2 * OTHERS, COLUMNS)), np.zeros((2 * OTHERS, COLUMNS))
-        stacks.join_rows(x, noise, alpha, out)
-        wide[:, :SIZE] = (x + noise.astype(float) if len(noise) else x).reshape(-1, SIZE)
-        pairs.append((out, kernels.OtherSide.of(wide, alpha.ravel().astype(float), NONE).z))
-    return pairs
-
-
-@case
 def grams_and_errors() -> Pairs:
     pairs: Pairs = []
     for moments, weighted in itertools.product((False, True), repeat=2):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from bayesmf.kernels import designs, reduce
+from bayesmf.kernels import designs, gram, ranking, reduce
 from bayesmf.kernels.designs import Sparse
 from bayesmf.kernels.rows import Observed
 from bayesmf.random.draws import Draws
@@ -77,6 +77,36 @@ def lines_of_sums() -> Pairs:
         for i, g in enumerate(group):
             right[k, i] = constant[k, g] + v[i] @ values[k, rated].astype(float) @ slope[k, g]
     return [(out, right)]
+
+
+@case
+def add_coarse() -> Pairs:
+    """Bytes times weights; more columns than go together, and two steps of lines."""
+    rng = np.random.default_rng(12)
+    cells = rng.integers(-127, 128, (2 * ranking.STEP, ranking.PANEL + 77)).astype(np.int8)
+    weight, out = rng.integers(-9, 9, len(cells)), np.empty(cells.shape[1], np.float32)
+    ranking.add_coarse(cells, weight.astype(np.float32), out)  # whole numbers: exact
+    return [(out, weight @ cells.astype(int))]
+
+
+@case
+def fill_others() -> Pairs:
+    """(1, T_j) times the root of the precision, zeros, and the bias; with noise and without."""
+    rng = np.random.default_rng(11)
+    x, noise = rng.normal(size=(2, 4, 9, 5)).astype(np.float32)
+    alpha, rows = rng.gamma(2, size=(4, 9)).astype(np.float32), np.array([7, 2, 3], np.int32)
+    pairs = []
+    for added in (noise, noise[:0]):
+        z, right = np.full((12, 8), np.nan), np.zeros((4, 3, 8))
+        gram.fill_others(x, added, alpha, rows, z)
+        for k in range(4):
+            for place, j in enumerate(rows):
+                row = x[k, j].astype(float) + (added[k, j] if len(added) else 0.0)
+                root = np.sqrt(float(alpha[k, j]))
+                right[k, place, :5], right[k, place, 7] = root * row, row[0]
+                right[k, place, 0] = root
+        pairs.append((z.reshape(4, 3, 8), right))
+    return pairs
 
 
 @case

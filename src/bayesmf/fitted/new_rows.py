@@ -165,7 +165,26 @@ class NewRows:
     def _gain(self, count: int) -> Array:
         if not count or not self.cross.any():
             return np.zeros_like(self.cross)
-        return np.asarray(np.linalg.solve(self.between + self.within / count, self.cross.mT).mT)
+        left, right, scale, _, _ = self._axes
+        return np.asarray(left * (count / (count + scale))[..., None, :] @ right.mT)
+
+    @cached_property
+    def _axes(self) -> tuple[Array, Array, Array, Array, Array]:
+        """H_g = F (g / (g + w)) G' and R_g^-1 - C_S^-1 = E (g / (g + v)) E': F, G, w, E and v.
+
+        The numbers g / (g + w) and g / (g + v) are diagonals. So nothing has to be solved for one
+        number of ratings after the other. With V'C_q V = 1 and V'C_w V = w it is F = C_sq V, G = V.
+        The same of B = C_q - C_sq' C_S^-1 C_sq in place of C_q gives E = C_S^-1 C_sq V, by
+        Woodbury's identity. All is computed where C_S is the identity, as in ``_between``.
+        """
+        L = np.linalg.cholesky(self.cov)
+        inverse = np.linalg.inv(L)
+        C, Q, W = (
+            inverse @ matrix @ inverse.mT for matrix in (self.cross, self.between, self.within)
+        )
+        V, w = _diagonalise(Q, W)
+        own, v = _diagonalise(Q - C.mT @ C, W)
+        return L @ C @ V, inverse.mT @ V, w, inverse.mT @ C @ own, v
 
     def remainder(self, count: int) -> Array:
         """R_g: the covariance that is left."""
@@ -176,7 +195,14 @@ class NewRows:
         return self._once("precision", count, self._precision)
 
     def _precision(self, count: int) -> Array:
-        return np.asarray(np.linalg.inv(self.remainder(count)))
+        if not count or not self.cross.any():
+            return self._cov_inverse
+        _, _, _, E, v = self._axes
+        return np.asarray(self._cov_inverse + E * (count / (count + v))[..., None, :] @ E.mT)
+
+    @cached_property
+    def _cov_inverse(self) -> Array:
+        return np.asarray(np.linalg.inv(self.cov))
 
     def newness(self, count: int) -> Array:
         """T_g: tr(T_g P^-1) is how much of b_j a row with so many ratings has.
@@ -298,6 +324,9 @@ class NewRows:
         rated = parts.pop("rated")
         found = NewRows(rated, **{name: values[span] for name, values in parts.items()})
         found._kept.update({key: values[span] for key, values in self._kept.items()})
+        vars(found)["_cov_inverse"] = self._cov_inverse[span]  # what was computed of all draws
+        if self.cross.any():
+            vars(found)["_axes"] = tuple(values[span] for values in self._axes)
         return found
 
 
@@ -351,6 +380,14 @@ def _between(cov: Array, cross: Array, scatter: Array, within: Array) -> Array:
     between = least + _positive(_positive(S) - least)
     between += 1e-9 * (np.trace(between) + np.trace(W)) * np.eye(len(cov))
     return np.asarray(L @ between @ L.T)
+
+
+def _diagonalise(A: Array, W: Array) -> tuple[Array, Array]:
+    """V and w with V'A V = 1 and V'W V = w, a diagonal that is not negative."""
+    inverse = np.linalg.inv(np.linalg.cholesky((A + A.mT) / 2))
+    reduced = inverse @ W @ inverse.mT
+    w, U = np.linalg.eigh((reduced + reduced.mT) / 2)
+    return np.asarray(inverse.mT @ U), np.maximum(w, 0.0)
 
 
 def _positive(matrix: Array) -> Array:

@@ -18,6 +18,7 @@ from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
+from bayesmf.fitted.pending import Pending
 from bayesmf.fitted.store.kept import Deferred, kept_as, leave_out, take_rows
 from bayesmf.fitted.store.linear import AskedRows, Linear, answers
 from bayesmf.kernels.reduce import add_draws
@@ -120,9 +121,27 @@ class Posterior:
     @property
     def seen(self) -> tuple[Ratings, ...] | None:
         """All that has been rated, in parts that may have fewer ids; None: it is not at hand."""
-        if self.parts is not None or self.train is None:
+        if self.parts is not None:
             return self.parts
-        return (self.train,) if self.held_out is None else (self.train, self.held_out)
+        told = self.told
+        if told is None:
+            return None
+        train = told.parts if isinstance(told, Pending) else (told,)
+        return train if self.held_out is None else (*train, self.held_out)
+
+    @property
+    def told(self) -> Ratings | Pending | None:
+        """``train``, or what it is going to be made of."""
+        held = vars(self)["_train"]
+        return held if isinstance(held, Pending) else self.train
+
+    def change(self, **changes: Any) -> Posterior:
+        """The same but for some fields; ratings that are not joined yet are not joined for it."""
+        for name in ("train", "held_out"):
+            held = vars(self)[f"_{name}"]
+            waits = callable(held) and not isinstance(held, Pending)
+            changes.setdefault(name, partial(getattr, self, name) if waits else held)
+        return replace(self, **changes)
 
     def counts(self, name: Name) -> NDArray[np.int64]:
         """Return the training ratings of each user, or item."""
@@ -165,7 +184,7 @@ class Posterior:
         """The same with the centre as its only draw, if there is one: the same expectations."""
         if self.centre is None:
             return self
-        return replace(self, draws={name: values[None] for name, values in self.centre.items()})
+        return self.change(draws={name: values[None] for name, values in self.centre.items()})
 
     def _average(self, cells: Cells) -> Moments:
         """Means over the draws; doubt is their variance, and what is in doubt given a draw."""
@@ -213,15 +232,13 @@ class Posterior:
         if self.centre is not None:
             whole = self.newcomers.add_to({name: v[None] for name, v in self.centre.items()})
             centre = {name: values[0] for name, values in whole.items()}
-        return replace(self, draws=self.newcomers.add_to(self.draws), centre=centre)
+        return self.change(draws=self.newcomers.add_to(self.draws), centre=centre)
 
     def without_selection(self) -> Posterior:
         """The same without what it says that somebody rates an item: nobody has chosen to yet."""
         whole, said = self.complete(), [f"{name}.query" for name in SIDES]
         centre = None if whole.centre is None else leave_out(whole.centre, said)
-        # ratings that are not joined yet need not be
-        rated = {name: partial(getattr, whole, name) for name in ("train", "held_out")}
-        return replace(whole, draws=leave_out(whole.draws, said), centre=centre, **rated)  # type: ignore[arg-type]
+        return whole.change(draws=leave_out(whole.draws, said), centre=centre)
 
     @cached_property
     def newcomers(self) -> Newcomers:

@@ -143,7 +143,7 @@ def recommend(
     if rank_by == "thompson":
         uniforms = stream(Draws(seed), None, "thompson").uniforms(count)[:, 0]
         chosen = (uniforms * len(posterior)).astype(int)
-    score = choose_scores(draws, users, items, rank_by, chosen)
+    score = choose_scores(draws, users, items, rank_by, chosen, n, seen)
     rows = score.rows
 
     def fill(begin: int) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.fitted.posterior import Posterior
-from bayesmf.fitted.store.kept import take_rows
-from bayesmf.kernels.gram import padded
+from bayesmf.fitted.store.kept import JoinedDraws, take_rows
+from bayesmf.kernels.gram import fill_others, padded
 from bayesmf.kernels.rows import OtherSide
-from bayesmf.kernels.stacks import join_rows
 from bayesmf.machine import aligned
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
@@ -29,7 +28,6 @@ Array = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.float32]]
 Kind = Literal["draw", "mean", "point"]
 """What a state is: a draw of the posterior, the means of a Q, or a MAP estimate."""
-NO_NOISE = np.empty((0, 0, 0), np.float32)
 UPDATES = 20  # of the new rows' Q, which settle in fewer
 ROUNDS = 2  # of the new rows' precisions, which settle in fewer
 RESPONSE_ROUNDS = 6  # where ratings are latent, or have effects of their own
@@ -58,12 +56,15 @@ def gather_others(
     draws: Arrays, name: Name, rows: NDArray[np.int32], span: slice, size: int
 ) -> OtherSide:
     """Return some rows of a side in some draws, all of them drawn, one draw after the other."""
-    x, noise, alpha = (
-        take_rows(draws, f"{name}.{part}", rows, span) if f"{name}.{part}" in draws else NO_NOISE
-        for part in ("x", "noise", "alpha")
-    )
-    z = aligned((alpha.size, padded(size + 1)))
-    join_rows(x, noise, alpha, z)
+    keys = {part: key for part in ("x", "noise", "alpha") if (key := f"{name}.{part}") in draws}
+    if isinstance(draws, JoinedDraws) and any(draws.part(key) for key in keys.values()):
+        arrays = {part: take_rows(draws, key, rows, span) for part, key in keys.items()}
+        rows = np.arange(len(rows), dtype=np.int32)
+    else:  # the rows are read where they are
+        arrays = {part: draws[key][span] for part, key in keys.items()}
+    z = aligned(((span.stop - span.start) * len(rows), padded(size + 1)))
+    noise = arrays.get("noise", arrays["x"][:0])
+    fill_others(arrays["x"], noise, arrays["alpha"], rows, z)
     return OtherSide(z, conditionals.POINTS)
 
 

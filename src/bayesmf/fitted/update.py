@@ -17,8 +17,8 @@ those of draw k. A rating has the precision tau alpha_i beta_j, so tau is put in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from bayesmf.fitted.by_rating import (
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import POWER, Measured
+from bayesmf.fitted.pending import Pending, Picked, pick
 from bayesmf.fitted.posterior import Posterior, merge_ratings
 from bayesmf.fitted.settle import (
     ROUNDS,
@@ -66,6 +67,7 @@ from bayesmf.sweep.stacks import StackedRows, draw_stacked_rows, repeat
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 Arrays = Mapping[str, NDArray[np.float32]]
+R = TypeVar("R", Ratings, Ratings | Pending)
 MOST_RATINGS = 1 << 18  # of all draws that are drawn together
 MOST_ROWS = 1 << 12
 
@@ -74,7 +76,7 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
     """Return the posterior given these ratings too; see ``Fitted.update``."""
     if side not in UPDATED:
         raise DataError(f"side={side!r}: choose one of {', '.join(UPDATED)}")
-    if old.train is None:
+    if old.told is None:
         raise DataError(
             "the training ratings, which new ratings are added to, are not at hand; update a model "
             "that was saved with its ratings"
@@ -88,7 +90,7 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
             _measure(found, name)
     for name in names:
         found = _update_side(found, ratings, name, seed)
-    return _hand_on(found, replace(found, updates=old.updates + 1))
+    return _hand_on(found, found.change(updates=old.updates + 1))
 
 
 def _hand_on(old: Posterior, new: Posterior) -> Posterior:
@@ -102,7 +104,7 @@ def _measure(old: Posterior, name: Name) -> Measured:
     return old.newcomers.measure_known_rows(old.draws, old.centre, name)
 
 
-def _by(name: Name, ratings: Ratings) -> Ratings:
+def _by(name: Name, ratings: R) -> R:
     """Return the ratings with the rows of one side as users."""
     return ratings if name == "user" else ratings.T
 
@@ -116,9 +118,13 @@ def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Pos
         old = _fold_newcomers(old, ratings, name, new, seed)
     if len(known):
         _measure(old, name)
-    train = merge_ratings([old.train, ratings], old.users, old.items)
-    draws = follow(old.draws, old.train, train)
-    merged = _hand_on(old, replace(old, train=train, draws=draws, parts=None))
+    assert old.told is not None
+    train: Any = Pending.of(old.told, ratings.onto(old.users, old.items))
+    draws = old.draws
+    if old.model.every_effect:
+        train = train()
+        draws = follow(draws, old.train, train)
+    merged = _hand_on(old, old.change(train=train, draws=draws, parts=None))
     rows = np.sort(old.row_of(name, known))
     return _draw_again(merged, name, rows, seed) if len(rows) else merged
 
@@ -145,7 +151,7 @@ def _fold_newcomers(
         if before is not None:
             by_row = _by(name, before).by_user.counts[rows]
             mine = by_row == counts
-            parts.append(_pick(_by(name, before), rows[mine]).ratings)
+            parts.append(pick(_by(name, before), rows[mine]).ratings)
             counts[mine] = 0
     others = old.ids("item" if name == "user" else "user")
     both = merge_ratings([*parts, given], given.users, others)
@@ -153,36 +159,7 @@ def _fold_newcomers(
     return add_rows(old, _by(name, both), name, replace_known=True, seed=seed)
 
 
-@dataclass(frozen=True)
-class _Picked:
-    """All ratings of some rows, who are the users here."""
-
-    ratings: Ratings
-    rows: Index  # their numbers in the posterior
-    others: Index  # those of what they rated
-
-
-def _pick(ratings: Ratings, rows: Index) -> _Picked:
-    """Take all ratings of some users, whose numbers ascend."""
-    all_rows = ratings.by_user
-    counts = all_rows.starts[rows + 1] - all_rows.starts[rows]
-    user = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
-    at = np.arange(len(user)) + (all_rows.starts[rows] - np.cumsum(counts) + counts)[user]
-    others, item = np.unique(all_rows.index[at], return_inverse=True)
-    picked = Ratings.from_sorted(
-        ratings.users.take(rows),
-        ratings.items.take(others),
-        user,
-        item.astype(np.int32),
-        all_rows.values[at],
-        None if all_rows.times is None else all_rows.times[at],
-        ratings.scale,
-        weights=None if all_rows.weights is None else all_rows.weights[at],
-    )
-    return _Picked(picked, rows, others)
-
-
-def _find_since(picked: _Picked, measured: Sparse) -> tuple[Index, Index]:
+def _find_since(picked: Picked, measured: Sparse) -> tuple[Index, Index]:
     """Return the row and the other of each rating that is not among those measured."""
     rows: Rows = picked.ratings.by_user
     new = np.ones(len(rows.index), bool)
@@ -193,7 +170,7 @@ def _find_since(picked: _Picked, measured: Sparse) -> tuple[Index, Index]:
     return rows.row_index[new], picked.others[rows.index[new]]
 
 
-def _find_priors(known: NewRows, picked: _Picked, added: Array) -> RowPriors:
+def _find_priors(known: NewRows, picked: Picked, added: Array) -> RowPriors:
     """Return the priors of the rows in some draws, draw after draw.
 
     ``added`` is what given designs add to the rows: (draw, row, column).
@@ -208,7 +185,8 @@ def _find_priors(known: NewRows, picked: _Picked, added: Array) -> RowPriors:
 
 def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior:
     """Draw rows again, given all ratings that the posterior holds."""
-    picked = _pick(_by(name, old.train), rows)  # type: ignore[arg-type]
+    assert old.told is not None
+    picked = pick(_by(name, old.told), rows)
     newcomers, size = old.newcomers, max(len(picked.ratings), 1)
     known = _measure(old, name)
     together = max(1, min(MOST_RATINGS // size, MOST_ROWS // len(rows)))
@@ -254,11 +232,11 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     found = {key: np.concatenate(each).astype(np.float32) for key, each in redrawn.items()}
     draws = JoinedDraws(put_arrays(old.draws, by_rating), len(order), found, order)
     new_counts: dict[str, Any] = {f"{name}_counts": counts}
-    return _hand_on(old, replace(old, draws=draws, centre=centre, **new_counts))
+    return _hand_on(old, old.change(draws=draws, centre=centre, **new_counts))
 
 
 def _draw_stack(
-    old: Posterior, span: slice, picked: _Picked, name: Name, priors: RowPriors, own: Draws
+    old: Posterior, span: slice, picked: Picked, name: Name, priors: RowPriors, own: Draws
 ) -> dict[str, Array]:
     """Return the rows of some draws, all of them drawn together: (draw, row, ...)."""
     model, draws, shape = old.model, old.draws, (span.stop - span.start, len(picked.rows))
@@ -289,7 +267,7 @@ def _draw_span(
     old: Posterior,
     draws: Arrays,
     span: slice,
-    picked: _Picked,
+    picked: Picked,
     name: Name,
     priors: RowPriors,
     own: Draws,

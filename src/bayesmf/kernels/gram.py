@@ -6,9 +6,10 @@ Most of a sweep's time is spent here, in ``add_products``.
 from __future__ import annotations
 
 import numpy as np
+from numba import prange
 
 from bayesmf.kernels.inner import add_products, serial
-from bayesmf.machine import LANES
+from bayesmf.machine import LANES, parallel
 
 PANEL = 64  # rated rows at a time: with 24 columns, 12 kB, well within the first cache
 
@@ -16,6 +17,31 @@ PANEL = 64  # rated rows at a time: with 24 columns, 12 kB, well within the firs
 def padded(columns: int) -> int:
     """Returns how wide a row with its target is stored: a whole number of lanes."""
     return -(-columns // LANES) * LANES
+
+
+@parallel
+def fill_others(x, noise, alpha, rows, z):
+    """Fills z with some rows of an ``OtherSide`` in draw after draw, as ``gram`` takes them.
+
+    ``x`` holds (bias, T), ``noise`` what is added to it, no draws if that is nothing, and ``alpha``
+    the precisions: (draw, row, ...), of single precision.
+    """
+    count, size, last = len(rows), x.shape[2], z.shape[1] - 1
+    for q in prange(z.shape[0]):
+        number = q // count
+        j = rows[q - number * count]
+        root = np.sqrt(np.float64(alpha[number, j]))
+        bias = np.float64(x[number, j, 0])
+        if len(noise):
+            bias += np.float64(noise[number, j, 0])
+            for a in range(1, size):
+                z[q, a] = root * (np.float64(x[number, j, a]) + np.float64(noise[number, j, a]))
+        else:
+            for a in range(1, size):
+                z[q, a] = root * np.float64(x[number, j, a])
+        for a in range(size, last):
+            z[q, a] = 0.0
+        z[q, 0], z[q, last] = root, bias
 
 
 @serial

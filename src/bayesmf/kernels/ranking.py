@@ -6,6 +6,9 @@ import numpy as np
 
 from bayesmf.machine import serial
 
+STEP = 6  # lines that are added together
+PANEL = 2048  # columns at a time, whose sums stay in the first cache
+
 
 @serial
 def leave_out(scores, user, starts, index, column_of):
@@ -61,3 +64,23 @@ def largest(scores, out):
             out[r, end] = column[0]
             value[0], column[0] = value[end], column[end]
             _sift(value, column, 0, end)
+
+
+@serial
+def add_coarse(cells, weight, out):
+    """Fills out with sum_k weight_k cells_k over the lines of bytes, a whole number of steps."""
+    out[:] = 0
+    for begin in range(0, len(out), PANEL):
+        end = min(begin + PANEL, len(out))
+        total = out[begin:end]
+        for k in range(0, len(weight), STEP):
+            a, b, c = cells[k, begin:end], cells[k + 1, begin:end], cells[k + 2, begin:end]
+            d, e, f = cells[k + 3, begin:end], cells[k + 4, begin:end], cells[k + 5, begin:end]
+            u, v, w = weight[k], weight[k + 1], weight[k + 2]
+            x, y, z = weight[k + 3], weight[k + 4], weight[k + 5]
+            for j in range(end - begin):
+                total[j] += (
+                    (u * np.float32(a[j]) + v * np.float32(b[j]))
+                    + (w * np.float32(c[j]) + x * np.float32(d[j]))
+                    + (y * np.float32(e[j]) + z * np.float32(f[j]))
+                )

@@ -46,29 +46,6 @@ class Stack(NamedTuple):
 
 
 @parallel
-def join_rows(x, noise, alpha, out):
-    """Fills ``out`` with the rows of ``OtherSide`` for x + noise, draw after draw.
-
-    Arrays but ``out`` are (draw, row, ...); without ``noise`` it has no draws.
-    """
-    rows, size, last = x.shape[1], x.shape[2], out.shape[1] - 1
-    for n in prange(len(out)):
-        k, i = n // rows, n % rows
-        root = np.sqrt(np.float64(alpha[k, i]))
-        own = out[n]
-        for a in range(size):
-            own[a] = x[k, i, a]
-        if len(noise):
-            for a in range(size):
-                own[a] += noise[k, i, a]
-        bias = own[0]
-        for a in range(size):
-            own[a] *= root
-        own[size:] = 0.0
-        own[0], own[last] = root, bias
-
-
-@parallel
 def pack_lanes(observed, z, size, width, out):
     """Fills out[batch] with the matrices of ``gram`` of rows 8 batch to 8 batch + 7.
 

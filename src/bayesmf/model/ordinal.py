@@ -147,16 +147,19 @@ class Cells:
         if "user.gaps" not in parameters:
             kernels.cell_chances(np.zeros_like(user), f.mean, f.sd, cuts, out)
             return out
+        unknown = user < 0
+        if not unknown.any():
+            kernels.cell_chances(user, f.mean, f.sd, cuts, out)
+            return out
         mean, drawn = parameters["mean"], parameters["newcomer"]
         pair = {"user.gaps": np.array([drawn, 2 * mean - drawn])}
         cuts = np.concatenate([cuts, self.cut_points(pair)])
-        unknown, count = user < 0, len(cuts) - 2
+        count = len(cuts) - 2
         kernels.cell_chances(np.where(unknown, count, user), f.mean, f.sd, cuts, out)
-        if unknown.any():
-            other = np.zeros((int(unknown.sum()), len(self.levels)))
-            row = np.full(len(other), count + 1, user.dtype)
-            kernels.cell_chances(row, f.mean[unknown], f.sd[unknown], cuts, other)
-            out[unknown] = (out[unknown] + other) / 2
+        other = np.zeros((int(unknown.sum()), len(self.levels)))
+        row = np.full(len(other), count + 1, user.dtype)
+        kernels.cell_chances(row, f.mean[unknown], f.sd[unknown], cuts, other)
+        out[unknown] = (out[unknown] + other) / 2
         return out
 
 

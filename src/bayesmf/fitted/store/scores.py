@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import RankBy
+from bayesmf.fitted.store.coarse import find_coarse
+from bayesmf.kernels.ranking import leave_out
 
 if TYPE_CHECKING:
-    from bayesmf.fitted.recommend import Asked
+    from bayesmf.fitted.recommend import Asked, Seen
 
 Floats = NDArray[np.float32]
 FEW = 8  # users for whom it does not pay to put all draws of the items side by side
@@ -29,6 +31,8 @@ class Few:
     items: Asked
     rank_by: RankBy
     chosen: NDArray[Any]  # the draw of each user, for "thompson"
+    n: int  # of the items for which a score is needed
+    seen: Sequence[Seen]  # which are none of them
 
     @property
     def rows(self) -> int:
@@ -44,11 +48,41 @@ class Few:
                 for k, number in enumerate(self.chosen[span].tolist())
             ])  # fmt: skip
         count = len(self.draws["tau"])
+        left = self._leave(users, span)
+        if left is not None:
+            best = replace(self, items=self.items.take(left))
+            out: Floats = np.full((1, len(self.items.row)), -np.inf, np.float32)
+            out[:, left] = best.score(users, slice(0, count)).sum(axis=0) / np.float32(count)
+            return out
         f = self.score(users, slice(0, count))
         mean = f.sum(axis=0) / np.float32(count)
         if self.rank_by == "mean":
             return np.asarray(mean)
         return _lower(mean, (f * f).sum(axis=0) / np.float32(count))
+
+    def _leave(self, users: Asked, span: slice) -> NDArray[np.int64] | None:
+        """The items that may be among the best of one user, by the mean; None: all may be.
+
+        If n items have a coarse score of at least t that is wrong by at most d, then one below
+        t - 2 d is none of the best n.
+        """
+        count, items = len(self.draws["tau"]), self.items.row
+        if len(users.row) > 1 or self.rank_by != "mean" or self.n >= len(items):
+            return None
+        y = self.draws["item.x"]
+        if len(items) > y.shape[1] or (items != np.arange(len(items))).any():
+            return None
+        coarse = find_coarse(y)
+        if coarse is None:
+            return None
+        x = users.rows(self.draws, slice(0, count), False)[:, 0]
+        x[:, 0] = 1.0
+        rough, doubt = coarse.sum_products(x)
+        rough = rough[: len(items)]
+        for part in self.seen:
+            leave_out(rough[None], part.row[span], part.starts, part.item, part.column)
+        least = np.partition(rough, -self.n)[-self.n]
+        return np.flatnonzero(rough >= least - 2 * doubt) if np.isfinite(least) else None
 
     def score(self, users: Asked, span: slice) -> Floats:
         """The linear predictors without the mean, in some draws: (draw, user, item)."""
@@ -120,13 +154,17 @@ def choose_scores(
     items: Asked,
     rank_by: RankBy,
     chosen: NDArray[Any],
+    n: int,
+    seen: Sequence[Seen],
 ) -> Few | Many:
     """Return what scores items for users, ``rows`` of them at once.
 
-    ``chosen`` is the draw of each user, for "thompson".
+    ``chosen`` is the draw of each user, for "thompson". Items that are none of the best ``n``, or
+    that were ``seen``, may score -inf.
     """
-    kind = Few if len(users.row) <= FEW else Many
-    return kind(draws, users, items, rank_by, chosen)
+    if len(users.row) <= FEW:
+        return Few(draws, users, items, rank_by, chosen, n, seen)
+    return Many(draws, users, items, rank_by, chosen)
 
 
 def _lower(mean: Floats, squares: Floats) -> Floats:

@@ -62,7 +62,13 @@ export function axis() {
 
 export const range = (row) => `${number(clip(row.low))} to ${number(clip(row.high))}`;
 
-// The map of items.
+// The map of items. How wide a name is depends on its letters, so it is measured before it is placed.
+
+const pen = document.createElement("canvas").getContext("2d");
+const textWidth = (text, font) => {
+  pen.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+};
 
 export function drawMap({ points, chosen, near, go }) {
   const W = wide() ? 640 : 360, H = 0.75 * W, P = 18;
@@ -87,17 +93,19 @@ export function drawMap({ points, chosen, near, go }) {
   if (here) frame.append(...nearby.map((s) => svg("line", { class: "tie", x1: here.x, y1: here.y, x2: s.x, y2: s.y })));
   frame.append(...nearby.map((s) => svg("circle", { class: "spot near", cx: s.x, cy: s.y, r: s.r + 1.5 })));
   if (here) frame.append(svg("circle", { class: "spot here", cx: here.x, cy: here.y, r: here.r + 3 }));
-  const taken = [];
-  const label = (s, kind) => {
-    const text = nameOf(s.p).length > 26 ? `${nameOf(s.p).slice(0, 25)}…` : nameOf(s.p);
-    const width = 7 * text.length, left = s.x + width + 14 > W;
+  const taken = here ? [[here.x - 7, here.y - 7, 14, 14]] : [];
+  const label = (s, kind, font) => {
+    const whole = nameOf(s.p), room = [W - s.x - 14, s.x - 14];
+    let text = whole.length > 26 ? `${whole.slice(0, 25)}…` : whole;
+    while (text.length > 2 && textWidth(text, font) > Math.max(...room)) text = `${text.slice(0, -2)}…`;
+    const width = textWidth(text, font), left = width > room[0];
     const box = [left ? s.x - width - 10 : s.x + 8, s.y - 9, width, 18];
     if (taken.some((b) => box[0] < b[0] + b[2] && b[0] < box[0] + box[2] && box[1] < b[1] + b[3] && b[1] < box[1] + box[3])) return;
     taken.push(box);
     frame.append(svg("text", { class: kind, x: left ? s.x - 9 : s.x + 9, y: s.y + 4, "text-anchor": left ? "end" : "start" }, text));
   };
-  if (here) label(here, "label here");
-  nearby.forEach((s) => label(s, "label"));
+  if (here) label(here, "label here", "700 15px");
+  nearby.forEach((s) => label(s, "label", "13px"));
   const told = el("p", { class: "under" }, "Point at an item to see its name; click to go there.");
   const ring = svg("circle", { class: "ring", r: 8, cx: -20, cy: -20 });
   frame.append(ring);
