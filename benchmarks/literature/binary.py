@@ -70,7 +70,7 @@ def report() -> str:
     for record in records:
         arrays = arrays_of(record["key"])
         up, probability = arrays["value"], arrays["probability"][:, 1].astype(float)
-        name = WANTED["myfm"]["pins"][0].replace("==", " ") + ", probit, both rated sets"
+        name = WANTED["myfm"]["pins"][0].replace("myfm==", "myFM ") + ", probit, both rated sets"
         if record["model"] != MYFM:
             name = f"**{variants.words(record['model'])}**"
         rows.append([name, str(record["rank"]), sweeps_of(record),

@@ -34,6 +34,7 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--folds", default="0", help="of the part fold: 0,1,2 or all")
     parser.add_argument("--splits", default="u1,u2", help="of the part ml-100k")
+    parser.add_argument("--data", default="ml-1m,ml-100k", help="of the part forecast")
     parser.add_argument("--files", nargs="+", type=Path, help="of the part monti: .mat files")
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--sweeps", type=int, help=f"of each chain; {runs.SWEEPS} if left out")
@@ -60,7 +61,7 @@ def cases_of(part: str, asked: argparse.Namespace) -> list[Case]:
     if part == "ml-100k":
         return [protocols.published(name) for name in asked.splits.split(",")]
     if part == "forecast":
-        return [protocols.forecast(data) for data in ("ml-1m", "ml-100k")]
+        return [protocols.forecast(data) for data in asked.data.split(",")]
     if part == "monti":
         paths = asked.files or list(protocols.find_monti())
         if not paths:

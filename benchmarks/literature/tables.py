@@ -130,10 +130,17 @@ def forecasts() -> str:
 
 
 def fill(text: str, blocks: dict[str, str]) -> str:
-    """Replace what stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``."""
+    """Replace what stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``.
+
+    Where nothing is stored, the page keeps what it has: figures of a run elsewhere.
+    """
     for name, block in blocks.items():
-        pattern = rf"(<!-- begin {re.escape(name)} -->\n).*?(\n<!-- end {re.escape(name)} -->)"
-        text, count = re.subn(pattern, lambda m, b=block: m[1] + b + m[2], text, flags=re.S)
+        pattern = rf"(<!-- begin {re.escape(name)} -->\n)(.*?)(\n<!-- end {re.escape(name)} -->)"
+
+        def replace(found: re.Match[str], block: str = block) -> str:
+            return found[1] + (found[2] if block == NOTHING else block) + found[3]
+
+        text, count = re.subn(pattern, replace, text, flags=re.S)
         if count != 1:
             raise SystemExit(f"the page has {count} places for {name!r}; it needs one")
     return text

@@ -161,6 +161,7 @@ def test_triplets_with_faults_are_refused():
     refused("rating 1 of the arrays: the rating is inf", ratings=[np.inf, 1])
     refused("the user id is empty", users=["a", " "])
     refused("does not fit in 64 signed bits", users=np.array([1, 2**63], np.uint64))
+    refused("rating 2 of the arrays: the time None is neither whole seconds", times=[5, None])
     refused("user 1 rated item 1 before", users=[1, 1], items=[1, 1])
     refused("is not a list of values", users=1)
     refused("cannot be used", users=[2**70, 1])

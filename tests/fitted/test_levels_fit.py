@@ -84,6 +84,16 @@ def test_a_fit_is_saved_and_takes_in_newcomers_and_new_ratings(fitted, tmp_path)
     assert fit.fold_in(high.T, "item").predict([(int(items[0]), 98)])["known"][0].as_py()
 
 
+def test_ratings_off_the_levels_are_refused(fitted):
+    fit, levels, _, _ = fitted
+    for bad in (levels[0] + (levels[1] - levels[0]) / 3, levels[-1] + 1):
+        new = Ratings.from_triplets(users=[900], items=[0], ratings=[bad])
+        told = f"the rating {bad:g} of item 0 by user 900 is not on the scale"
+        for use in (fit.fold_in, fit.update, fit.evaluate):
+            with pytest.raises(DataError, match=told):
+                use(new)
+
+
 def test_recommendations_are_in_the_order_of_expected_ratings(fitted):
     fit, _, train, _ = fitted
     user = int(train.users[0])

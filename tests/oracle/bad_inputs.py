@@ -138,6 +138,9 @@ CASES = [
     Case("time out of bounds", b"1,1,4,5\n1,2,4,99999999999999999999\n",
          "ratings.csv, line 2: the time '99999999999999999999' is not whole seconds like the "
          "first; correct it, or ignore times with time='none'"),
+    Case("missing time", b"1\t10\t4\t881250949\n1\t11\t4\t\n",
+         "u.data, line 2: the time '' is not whole seconds like the first; correct it, or ignore "
+         "times with time='none'", "u.data"),
     Case("missing weight", WEIGHTED + b"1,11,4,\n",
          "ratings.csv, line 3: the weight is missing; give every rating one, or ignore weights "
          "with weight='none'"),
