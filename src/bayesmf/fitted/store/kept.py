@@ -309,8 +309,7 @@ def take_rows(
     values: Floats = draws[name][numbers]
     if isinstance(numbers, slice) and not isinstance(rows, slice):
         # values[:, rows] would put the draws of a row side by side, which takes twice as long
-        values = np.take(values, rows, axis=1)
-        return values
+        return np.asarray(np.take(values, rows, axis=1))
     return values[:, rows] if isinstance(numbers, slice) else values[rows]
 
 
