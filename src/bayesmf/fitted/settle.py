@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.fitted.store.kept import take_rows
 from bayesmf.kernels.gram import padded
-from bayesmf.kernels.rows import OtherSide
-from bayesmf.kernels.stacks import join_rows
+from bayesmf.kernels.rows import OtherSide, join_rows
 from bayesmf.machine import aligned
 from bayesmf.model import conditionals
 from bayesmf.model.data import Data, SideData
