@@ -309,8 +309,8 @@ def take_rows(
     values: Floats = draws[name][numbers]
     if isinstance(numbers, slice) and not isinstance(rows, slice):
         # values[:, rows] would put the draws of a row side by side, which takes twice as long
-        values = np.take(values, rows, axis=1)
-        return values
+        taken: Floats = np.take(values, rows, axis=1)
+        return taken
     return values[:, rows] if isinstance(numbers, slice) else values[rows]
 
 
