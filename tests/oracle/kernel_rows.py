@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate
 
-from bayesmf.kernels import blocks, densities, designs, lanes, reduce, stacks
+from bayesmf.kernels import blocks, densities, designs, lanes, reduce
 from bayesmf.kernels import rows as kernels
 from bayesmf.kernels.gram import padded
 from bayesmf.machine import LANES
@@ -199,16 +199,16 @@ def rows_of_stacks() -> Pairs:
     each, groups = ROWS // 3, 4
     grams = world.grams()
     sums = np.empty((-(-ROWS // LANES), (SIZE + 1) * (SIZE + 2) // 2 * LANES))
-    stacks.pack_lanes(world.observed, world.other.z, SIZE, WIDTH, sums)
+    kernels.pack_lanes(world.observed, world.other.z, SIZE, WIDTH, sums)
     packed = sums.reshape(len(sums), -1, LANES).swapaxes(1, 2).reshape(-1, sums.shape[1] // LANES)
     priors, traces = (random_precisions(rng, groups, SIZE) for _ in range(2))
     weight, linear = rng.gamma(2.0, size=ROWS), rng.normal(size=(ROWS, SIZE))
     group = np.where(np.arange(ROWS) < 20, 1, rng.integers(0, groups, ROWS))
-    stack = stacks.Stack(sums, weight, linear, group, pack(priors), each)
+    stack = kernels.Stack(sums, weight, linear, group, pack(priors), each)
     doubled = pack(traces) * np.where(np.subtract(*np.tril_indices(SIZE)) == 0, 1.0, 2.0)
     errors, found = np.empty(ROWS), [np.empty(shape) for shape in ((ROWS, SIZE),) * 2 + (ROWS,)]
-    stacks.draw_stack(stack, Draws(3, 1, 4, 5).counter(), errors)
-    stacks.settle_stack(stack, Draws(3, 1, 4, 5).counter(), doubled, *found)
+    kernels.draw_stack(stack, Draws(3, 1, 4, 5).counter(), errors)
+    kernels.settle_stack(stack, Draws(3, 1, 4, 5).counter(), doubled, *found)
     right, squares, normals = [np.empty_like(one) for one in found], np.empty(ROWS), np.empty(SIZE)
     for s, G in enumerate(grams):
         fill_normal(Draws(3, 1 + s // each, 4, 5).counter(), s % each, normals)

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.kernels.designs import NO_VALUES
-from bayesmf.kernels.rows import Observed, OtherSide
-from bayesmf.kernels.stacks import Stack, draw_stack, pack_lanes, settle_stack
+from bayesmf.kernels.rows import Observed, OtherSide, Stack, draw_stack, pack_lanes, settle_stack
 from bayesmf.machine import LANES
 from bayesmf.model import conditionals
 from bayesmf.model.designs import Name
