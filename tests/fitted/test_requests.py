@@ -10,9 +10,9 @@ import pytest
 
 from bayesmf import MAP, Gibbs, Model, Ratings
 from bayesmf.fitted import fold_in
-from bayesmf.fitted.pending import Pending
 from bayesmf.fitted.store import coarse, kept, linear, scores
 from bayesmf.fitted.store.coarse import Coarse
+from bayesmf.fitted.store.pending import Pending
 from bayesmf.model.time_chain import TimeChain
 
 RNG = np.random.default_rng(0)

@@ -18,9 +18,9 @@ from bayesmf.data.scale import Scale
 from bayesmf.errors import DataError, Option
 from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
-from bayesmf.fitted.pending import Pending
 from bayesmf.fitted.store.kept import Deferred, kept_as, leave_out, take_rows
 from bayesmf.fitted.store.linear import AskedRows, Linear, answers
+from bayesmf.fitted.store.pending import Pending
 from bayesmf.kernels.reduce import add_draws
 from bayesmf.model.data import count_weights
 from bayesmf.model.designs import SIDES, Name

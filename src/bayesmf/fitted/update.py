@@ -39,7 +39,6 @@ from bayesmf.fitted.by_rating import (
 from bayesmf.fitted.fold_in import add_rows
 from bayesmf.fitted.new_rows import NewRows
 from bayesmf.fitted.newcomers import POWER, Measured
-from bayesmf.fitted.pending import Pending, Picked, pick
 from bayesmf.fitted.posterior import Posterior, merge_ratings
 from bayesmf.fitted.settle import (
     ROUNDS,
@@ -51,6 +50,7 @@ from bayesmf.fitted.settle import (
     settle_scales,
 )
 from bayesmf.fitted.store.kept import JoinedDraws, Kept, put_arrays, take_rows
+from bayesmf.fitted.store.pending import Pending, Picked, pick
 from bayesmf.kernels.designs import Sparse
 from bayesmf.model.data import Data, RowPriors, SideData, side_data
 from bayesmf.model.designs import SIDES, Name
