@@ -100,7 +100,10 @@ def dealt(strips: int, workers: int) -> np.ndarray:
 
 
 def steps(job: Job, cluster: Cluster, constants: dict) -> list[Step]:
-    """A sweep, as sweep/sweep.py has it: all that is sent is float64."""
+    """A sweep, as sweep/sweep.py has it: all that is sent is float64.
+
+    Rows have more ratings than columns on average, so that the move of scales is not made.
+    """
     found = []
     R = job.ratings
     for name, n, m, most in (("user", job.users, job.items, job.most[0]),

@@ -71,7 +71,7 @@ class Counting(SideData):
                                                 ("both", True)])  # fmt: skip
 @pytest.mark.parametrize("rank", [3, 20])
 def test_the_bytes_of_the_formula_are_those_of_a_sweep(side_of, joint, rank):
-    ratings = small_ratings(30, 20, seed=1)
+    ratings = small_ratings(60, 50, seed=1)  # more for each row than columns
     sides = {"both": ("user", "item"), None: ()}.get(side_of, (side_of,))
     designs = {f"{side}_designs": (RatedSet(1.0),) if side in sides else ()
                for side in ("user", "item")}  # fmt: skip
