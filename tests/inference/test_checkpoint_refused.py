@@ -140,7 +140,7 @@ def test_a_full_disk_leaves_what_was_saved(start, tmp_path, monkeypatch):
             fitted(sampler(), folder, start=start)
         monkeypatch.setattr(os, "fsync", fsync)
         assert ("goes on from it" in str(told.value)) == (folder / checkpoint.MAIN).exists()
-        assert not [path for path in folder.iterdir() if checkpoint.STALE.fullmatch(path.name)]
+        assert not [path for path in folder.glob("*") if checkpoint.STALE.fullmatch(path.name)]
         fit = fitted(sampler(), folder, start=start, resume=True)
         assert content(fit) == expected
 

@@ -114,7 +114,7 @@ def hold(monkeypatch, state) -> None:
     def alpha(model, counts, errors, tau):
         return Held((kept.user if len(counts) == len(kept.user.x) else kept.item).alpha)
 
-    for moving in ("update_hyper", "move_features", "draw_tau"):
+    for moving in ("update_hyper", "move_features", "move_scales", "draw_tau"):
         monkeypatch.setattr(sweeping, moving, lambda *a: None)
     monkeypatch.setattr(conditionals, "hyper", hyper)
     monkeypatch.setattr(conditionals, "alpha", alpha)
