@@ -138,6 +138,9 @@ def test_forged_files_are_refused(saved, tmp_path):
     assert "another shape" in forged(saved, tmp_path, with_array("draws.item.W", drop))
     for name in ("draws.user.newness", "draws.item.new_cov"):
         assert "another shape" in forged(saved, tmp_path, with_array(name, drop))
+    for name in ("draws.user.Lambda", "draws.item.Lambda_W"):
+        for value in (0.0, -1.0):
+            assert "is no precision" in forged(saved, tmp_path, with_array(name, put(value)))
     rename = with_array(
         "draws.tau", lambda arrays, name: arrays.update({"draws.odd": arrays[name]})
     )

@@ -188,6 +188,27 @@ def test_one_user_and_one_item_leave_a_finite_and_wide_prior():
     assert table["sd"].to_numpy()[:2].min() > 0.3
 
 
+@pytest.mark.parametrize(
+    "rated",
+    [[(k, k) for k in range(6)], [(k, 1) for k in range(5)]],
+    ids=["nobody rates the same", "all rate one item"],
+)
+def test_where_who_rates_what_says_nothing_newcomers_are_at_the_mean(rated):
+    """Covariances that are zero but for rounding are told from small ones."""
+    users, items = zip(*rated, strict=True)
+    values = [1, 2, 3, 4, 5, 1][: len(rated)]
+    train = Ratings.from_triplets(users=users, items=items, ratings=values, scale="1:5:1")
+    fit = Gibbs(Model(rank=2), sweeps=5, burn_in=1, keep=3, seed=3, chains=1).fit(train)
+    one = {"ratings": [3], "scale": "1:5:1"}
+    more = fit.fold_in(Ratings.from_triplets(users=[NOBODY], items=[1], **one))
+    more = more.fold_in(Ratings.from_triplets(users=[0], items=[NOBODY], **one), "item")
+    again = more.update(Ratings.from_triplets(users=[0], items=[1], **one), "both")
+    for known in (fit, more, again):
+        table = known.predict([(NOBODY + 1, 1), (NOBODY, 1), (0, NOBODY)])
+        assert np.abs(table["mean"].to_numpy() - 3).max() < 4
+        assert table["sd"].to_numpy().max() < 10
+
+
 def test_who_rates_what_helps_newcomers():
     """Users choose what they like: with the new prior the first ratings say more."""
     cut = cold_start(generate(World(400, 60, 9000, rank=2, influence=2.0), seed=1)[0], 0, 0.2, 2)

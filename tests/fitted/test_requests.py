@@ -179,6 +179,12 @@ def test_a_coarse_copy_goes_with_its_array(monkeypatch):
     assert len(coarse._found) == before - 1
 
 
+def test_draws_in_a_folder_have_no_copy_in_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(coarse, "LEAST", 0)
+    y = np.memmap(tmp_path / "y", np.float32, "w+", shape=(2, 3, 4))
+    assert coarse.find_coarse(y) is coarse.find_coarse(y) is None
+
+
 def test_an_update_keeps_the_rows_of_others_where_they_are():
     fit = fitted()
     before = fit.posterior.draws["user.x"]

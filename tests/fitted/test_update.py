@@ -239,6 +239,18 @@ def test_users_and_items_that_the_fit_does_not_know():
     assert 800 in items.items.values
 
 
+def test_who_rated_only_what_nobody_knows_is_taken_in_as_fold_in_does():
+    fit, one, two = fitted(), (700, 800, 2.0), (701, ITEM, 3.0)
+    for given in ([one], [one, two]):
+        more = fit.update(rating_of(*given)).posterior
+        folded = fit.fold_in(rating_of(*given)).posterior
+        np.testing.assert_array_equal(more.users.values, folded.users.values)
+        for part in ("x", "noise", "newness"):
+            np.testing.assert_array_equal(more.draws[f"user.{part}"], folded.draws[f"user.{part}"])
+    both = fit.update(rating_of(one), "both").posterior
+    assert len(both.train) == len(TRAIN) + 1
+
+
 @pytest.mark.parametrize("side", ["user", "item"])
 def test_who_was_folded_in_is_folded_in_again_by_all_of_their_ratings(side):
     fit = fitted()

@@ -366,7 +366,8 @@ class _Folding:
         )
         W = np.tile(mu, (rows, 1))
         if kind == "draw":
-            half = np.linalg.cholesky(np.linalg.inv(Lambda[first:, first:]))
+            values, U = np.linalg.eigh(Lambda[first:, first:])
+            half = U / np.sqrt(np.maximum(values, np.finfo(np.float32).eps * values[-1]))
             own = stream(draws, None, "fold_in_W", design).normals(rows, self.model.size - first)
             W[:, first:] += own @ half.T
         return W

@@ -50,6 +50,7 @@ DENSE = 2000  # columns of given designs, up to which their square matrix is com
 MOST_KEPT = 128  # arrays for numbers of ratings
 ARRAYS = 7  # for one number of ratings, at most
 MOST_PREPARED = 16  # numbers of ratings
+ROUNDING = 1e-9  # covariances of two unit variances, below which nothing is shared
 MARGIN = 1.05  # by which what q tells of S stays below all that there is to tell
 
 
@@ -140,7 +141,7 @@ class NewRows:
         if cov is None:
             share = size * float(weight @ weight)  # of the prior, beside 1 / sum w^2 rows
             cov = (second[:size, :size] + share * prior_cov) / (1 + share)
-        cross = second[:size, size:]
+        cross = _without_rounding(cov, second[:size, size:])
         scatter = second[size:, size:] - float(weight @ each) * within
         between = _between(cov, cross, scatter, within)
         asked = (raters * (m / max(m.sum(), 1))[:, None]).T @ _with_one(others)
@@ -152,11 +153,13 @@ class NewRows:
         return {}
 
     def _once(self, what: str, count: int, compute: Callable[[int], Array]) -> Array:
-        if (what, count) not in self._kept:
+        found = self._kept.get((what, count))
+        if found is None:
+            found = compute(count)
             if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            self._kept[what, count] = compute(count)
-        return self._kept[what, count]
+                self._kept.clear()  # in which another thread may be looking
+            self._kept[what, count] = found
+        return found
 
     def gain(self, count: int) -> Array:
         """H_g: what a row's mean of Q_k over so many ratings says of the row."""
@@ -323,7 +326,8 @@ class NewRows:
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         rated = parts.pop("rated")
         found = NewRows(rated, **{name: values[span] for name, values in parts.items()})
-        found._kept.update({key: values[span] for key, values in self._kept.items()})
+        kept = dict(self._kept)  # at once: another thread may add to it
+        found._kept.update({key: values[span] for key, values in kept.items()})
         vars(found)["_cov_inverse"] = self._cov_inverse[span]  # what was computed of all draws
         if self.cross.any():
             vars(found)["_axes"] = tuple(values[span] for values in self._axes)
@@ -382,12 +386,26 @@ def _between(cov: Array, cross: Array, scatter: Array, within: Array) -> Array:
     return np.asarray(L @ between @ L.T)
 
 
+def _without_rounding(cov: Array, cross: Array) -> Array:
+    """C_sq, or zeros if it is no more than rounding leaves, looked at where C_S is the identity.
+
+    That is so where no two rows have rated the same; C_q is then as small, and H_g is made of both.
+    """
+    inverse = np.linalg.inv(np.linalg.cholesky(cov))
+    return cross if np.abs(inverse @ cross @ inverse.T).max() > ROUNDING else np.zeros_like(cross)
+
+
 def _diagonalise(A: Array, W: Array) -> tuple[Array, Array]:
-    """V and w with V'A V = 1 and V'W V = w, a diagonal that is not negative."""
-    inverse = np.linalg.inv(np.linalg.cholesky((A + A.mT) / 2))
-    reduced = inverse @ W @ inverse.mT
-    w, U = np.linalg.eigh((reduced + reduced.mT) / 2)
-    return np.asarray(inverse.mT @ U), np.maximum(w, 0.0)
+    """V and w with V'A V = 1 and V'W V = w, a diagonal that is not negative.
+
+    Directions in which A has nothing, but for rounding, count as if they had very little.
+    """
+    values, U = np.linalg.eigh((A + A.mT) / 2)
+    most = np.maximum(values[..., -1:], np.finfo(float).tiny)
+    half = U / np.sqrt(np.maximum(values, 1e-12 * most))[..., None, :]
+    reduced = half.mT @ W @ half
+    w, V = np.linalg.eigh((reduced + reduced.mT) / 2)
+    return np.asarray(half @ V), np.maximum(w, 0.0)
 
 
 def _positive(matrix: Array) -> Array:

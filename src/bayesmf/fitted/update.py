@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesmf.choices import UPDATED, Updated
+from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.errors import DataError
@@ -67,7 +68,7 @@ from bayesmf.sweep.stacks import StackedRows, draw_stacked_rows, repeat
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 Arrays = Mapping[str, NDArray[np.float32]]
-R = TypeVar("R", Ratings, Ratings | Pending)
+Rated = TypeVar("Rated", Ratings, Ratings | Pending)
 MOST_RATINGS = 1 << 18  # of all draws that are drawn together
 MOST_ROWS = 1 << 12
 
@@ -104,7 +105,7 @@ def _measure(old: Posterior, name: Name) -> Measured:
     return old.newcomers.measure_known_rows(old.draws, old.centre, name)
 
 
-def _by(name: Name, ratings: R) -> R:
+def _by(name: Name, ratings: Rated) -> Rated:
     """Return the ratings with the rows of one side as users."""
     return ratings if name == "user" else ratings.T
 
@@ -154,6 +155,9 @@ def _fold_newcomers(
             parts.append(pick(_by(name, before), rows[mine]).ratings)
             counts[mine] = 0
     others = old.ids("item" if name == "user" else "user")
+    unknown = given.items.values[others.index(given.items.values) < 0]
+    if len(unknown):  # who has rated nothing else is taken in all the same
+        others = Ids(np.sort(np.concatenate([others.values, unknown])))
     both = merge_ratings([*parts, given], given.users, others)
     assert both is not None
     return add_rows(old, _by(name, both), name, replace_known=True, seed=seed)

@@ -185,9 +185,10 @@ def test_a_lock_that_cannot_be_had_is_not_one_that_is_taken(tmp_path, monkeypatc
     ):
         locked(tmp_path, "another run").__enter__()
     (tmp_path / ".lock").unlink()
-    with pytest.raises(DataError, match="cannot be locked"):
-        locked(tmp_path, "another run").__enter__()
-    assert not (tmp_path / ".lock").exists()
+    for folder in (tmp_path, tmp_path / "new" / "folder"):
+        with pytest.raises(DataError, match="cannot be locked"):
+            locked(folder, "another run").__enter__()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_refused_is_left_as_it_was(tmp_path, monkeypatch):

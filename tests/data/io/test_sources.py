@@ -171,6 +171,15 @@ def test_a_part_that_does_not_fit_is_thrown_away(server, tmp_path):
     assert path.read_bytes() == server.content
 
 
+def test_a_whole_part_is_not_fetched_again(server, tmp_path):
+    """A kill between the last byte and the name leaves one."""
+    (tmp_path / "file.zip.part").write_bytes(server.content)
+    known = hashlib.sha256(server.content).hexdigest()
+    path = download(server.url, tmp_path / "file.zip", known, None)
+    assert path.read_bytes() == server.content
+    assert server.ranges == []
+
+
 @pytest.mark.parametrize("reason", ["closed", "404"])
 def test_without_the_server_the_user_is_told_where_to_put_the_file(named, reason, monkeypatch):
     if reason == "404":

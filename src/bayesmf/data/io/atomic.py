@@ -244,18 +244,27 @@ def locked(folder: Path, who: str) -> Iterator[None]:
             raise DataError(f"{folder} exists and is not a folder; choose another place")
         made = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        handle, new = _open_lock(folder, who)
+        try:
+            handle, new = _open_lock(folder, who)
+        except DataError:
+            _remove_empty(made)
+            raise
     try:
         yield
     except DataError:
         if new:
-            with contextlib.suppress(OSError):  # what is in use, or not empty, stays
-                (folder / LOCK).unlink()
-                for path in made:
-                    path.rmdir()
+            (folder / LOCK).unlink(missing_ok=True)
+            _remove_empty(made)
         raise
     finally:
         os.close(handle)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders, the innermost first; what is in use, or not empty, stays."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _open_lock(folder: Path, who: str) -> tuple[int, bool]:
@@ -268,7 +277,8 @@ def _open_lock(folder: Path, who: str) -> tuple[int, bool]:
             if fcntl is not None:
                 _hold(handle, folder, who)
             # one that refused the folder may have removed the file between the two steps
-            there = path.exists() and os.path.samestat(os.fstat(handle), path.stat())
+            with contextlib.suppress(FileNotFoundError):
+                there = os.path.samestat(os.fstat(handle), path.stat())
         except DataError as error:
             if new and not isinstance(error.__cause__, BlockingIOError):
                 path.unlink(missing_ok=True)

@@ -36,7 +36,9 @@ def download(url: str, path: Path, known_hash: str | None, progress: Progress | 
         if path.is_file() and (known_hash is None or has_hash(path, known_hash)):
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
-        _fetch(url, part, progress)
+        whole = known_hash is not None and part.is_file() and has_hash(part, known_hash)
+        if not whole:
+            _fetch(url, part, progress)
         if known_hash is not None and not has_hash(part, known_hash):
             part.unlink()
             raise wrong_checksum(url)

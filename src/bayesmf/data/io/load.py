@@ -183,7 +183,7 @@ def _is_published(path: Path, dataset: Dataset) -> bool:
     inside = open_source(path, dataset.member)
     if dataset.content_hash is None:
         return True
-    stream: Any  # which typeshed wants more of than what is read from has
+    stream: Any  # typeshed asks for more methods than a source has
     with inside.reading() as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == dataset.content_hash
 

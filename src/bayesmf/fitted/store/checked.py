@@ -151,6 +151,8 @@ def check_arrays(
                 raise Bad(f"its {name} has another shape than the model")
             if some[name].dtype != np.float32 or not np.isfinite(some[name]).all():
                 raise Bad(f"its {name} holds values that are no numbers")
+            if ".Lambda" in name and not _are_precisions(some[name]):
+                raise Bad(f"its {name} is no precision")
     for name, values in draws.items():
         if name not in shapes and not name.startswith(("effect ", LIKELIHOOD)):
             raise Bad(f"holds {name[:80]}, which is no part of the model")
@@ -162,6 +164,14 @@ def check_arrays(
         for name in ("tau", "user.alpha", "item.alpha"):
             if some and not (some[name] > 0).all():
                 raise Bad(f"its {name} is not positive")
+
+
+def _are_precisions(matrices: Any) -> bool:
+    """Whether all are symmetric and positive, but for rounding in single precision."""
+    values = np.linalg.eigvalsh(matrices.astype(float))
+    most = values[..., -1]
+    skew = np.abs(matrices - matrices.mT).max(axis=(-1, -2))
+    return bool((most > 0).all() and (np.maximum(-values[..., 0], skew) <= 1e-5 * most).all())
 
 
 def check_counts(counts: Any, ids: Any) -> None:

@@ -7,7 +7,7 @@ most of the time that a list takes. Here a number is one byte, a quarter of what
 
 so that the sum of x_ka y_kja over draws k and columns a is known to within the sum of |x_ka| s_ka
 / 2, besides rounding. What cannot be among the best n by that is left out, and the few that are
-left are scored as they would be without it: the list is the same.
+left are scored as they would be without it: the list is the same, and scores are so to rounding.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ _found: dict[int, tuple[Any, Coarse | None]] = {}  # by the id of an array, as l
 def find_coarse(y: Floats) -> Coarse | None:
     """Return the coarse copy of an array; None if it is small, or is asked for the first time.
 
+    Draws that were left in a folder, so that they take no memory, have none.
+
     Making it takes as long as a few dozen lists, so who wants a single list does not wait for it.
     It is kept beside the array and goes with it. The array must not change. Two threads may both
     make it: there is no lock that a forked process could find closed.
     """
-    if y.size < LEAST or y.shape[0] * y.shape[2] > LONGEST:
+    if y.size < LEAST or y.shape[0] * y.shape[2] > LONGEST or isinstance(y, np.memmap):
         return None
     key = id(y)
     known, coarse = _found.get(key, (None, None))

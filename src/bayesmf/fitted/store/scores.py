@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 FEW = 8  # users for whom it does not pay to put all draws of the items side by side
 CELLS = 1 << 19  # scores, and numbers of the draws of users, that a thread holds at once
+COLUMNS = 16  # of a product of matrices, at least: fewer are summed in another order
 CAUTION = 1.0  # standard deviations below the mean, for "lower"
 
 
@@ -48,11 +49,11 @@ class Few:
                 for k, number in enumerate(self.chosen[span].tolist())
             ])  # fmt: skip
         count = len(self.draws["tau"])
-        left = self._leave(users, span)
-        if left is not None:
-            best = replace(self, items=self.items.take(left))
+        likely = self._find_likely(users, span)
+        if likely is not None:
+            best = replace(self, items=self.items.take(likely))
             out: Floats = np.full((1, len(self.items.row)), -np.inf, np.float32)
-            out[:, left] = best.score(users, slice(0, count)).sum(axis=0) / np.float32(count)
+            out[:, likely] = best.score(users, slice(0, count)).sum(axis=0) / np.float32(count)
             return out
         f = self.score(users, slice(0, count))
         mean = f.sum(axis=0) / np.float32(count)
@@ -60,14 +61,15 @@ class Few:
             return np.asarray(mean)
         return _lower(mean, (f * f).sum(axis=0) / np.float32(count))
 
-    def _leave(self, users: Asked, span: slice) -> NDArray[np.int64] | None:
+    def _find_likely(self, users: Asked, span: slice) -> NDArray[np.int64] | None:
         """The items that may be among the best of one user, by the mean; None: all may be.
 
         If n items have a coarse score of at least t that is wrong by at most d, then one below
         t - 2 d is none of the best n.
         """
         count, items = len(self.draws["tau"]), self.items.row
-        if len(users.row) > 1 or self.rank_by != "mean" or self.n >= len(items):
+        most = max(self.n, COLUMNS)
+        if len(users.row) > 1 or self.rank_by != "mean" or most >= len(items):
             return None
         y = self.draws["item.x"]
         if len(items) > y.shape[1] or (items != np.arange(len(items))).any():
@@ -81,7 +83,7 @@ class Few:
         rough = rough[: len(items)]
         for part in self.seen:
             leave_out(rough[None], part.row[span], part.starts, part.item, part.column)
-        least = np.partition(rough, -self.n)[-self.n]
+        least = np.partition(rough, -most)[-most]
         return np.flatnonzero(rough >= least - 2 * doubt) if np.isfinite(least) else None
 
     def score(self, users: Asked, span: slice) -> Floats:
