@@ -32,8 +32,11 @@ from bayesmf import Gibbs, Model
 from bayesmf.model.state import to_arrays
 train, test = bayesmf.split(bayesmf.load("demo"), "paper")
 few = train.select(range(0, len(train), 30))  # so few for each row that their scales are moved
-for precision, ratings in (("robust", train), ("truncated", train), ("robust", few)):
-    sampler = Gibbs(Model(5, precision=precision), sweeps=4, burn_in=1, threads=int(sys.argv[1]))
+ordinal = Model(5, likelihood="ordinal")
+for model, ratings in (
+    (Model(5), train), (Model(5, precision="truncated"), train), (Model(5), few), (ordinal, train)
+):
+    sampler = Gibbs(model, sweeps=4, burn_in=1, threads=int(sys.argv[1]))
     fit = sampler.fit(ratings, test)
     parts = [*fit.traces.values(), fit.predictions.mean]
     parts += [values for state in fit.states for values in to_arrays(state).values()]

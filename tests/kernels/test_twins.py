@@ -33,11 +33,16 @@ def test_a_kernel_is_its_twin(name):
     compare(name)
 
 
-@pytest.mark.slow
-def test_two_threads_give_the_bits_of_one():
+@pytest.mark.parametrize(
+    "names",
+    [["ordinal_likelihood"], pytest.param(list(CASES), marks=pytest.mark.slow)],
+    ids=["a long sum", "all"],
+)
+def test_two_threads_give_the_bits_of_one(names):
+    """Kernels are compiled twice, and the compiler must not fuse other products the second time."""
     script = (
         "import numba; from kernels import test_twins as t\n"
-        "for name in t.CASES:\n"
+        f"for name in {names}:\n"
         "    numba.set_num_threads(2); two = t.compare(name)\n"
         "    numba.set_num_threads(1); assert t.compare(name) == two, name\n"
         "print('same')"

@@ -163,7 +163,10 @@ def add_rating(row, size, k, low, high, in_low, in_high, side, root):
     row[cross + one] += scale * (ll * low + lh * high)
     row[cross + two] += scale * (lh * low + hh * high)
     row[slope + size] += 0.5 * (in_low * low + in_high * high)
-    row[cross + size] += 0.25 * (ll * low * low + (2.0 * lh * low + hh * high) * high)
+    # max changes nothing here. Of a sum of two products the compiler fuses either with the sum, and
+    # not the same one with threads and without
+    near, far = max(ll * low * low, 0.0), max(hh * high, 0.0)
+    row[cross + size] += 0.25 * (near + (2.0 * lh * low + far) * high)
 
 
 @serial
