@@ -102,6 +102,15 @@ def test_names_on_the_map_are_whole(opened):
         assert page.evaluate(CUT_NAMES) == []
 
 
+def test_the_map_names_items_and_long_names_fit_a_phone(opened):
+    page = opened("400-light", "item")
+    page.wait_for_selector(".map text.label")
+    assert page.locator(".map .named").count() == page.locator(".map text.label").count()
+    page.evaluate("() => document.querySelector('.chip').append(' and'.repeat(99))")
+    across, width = page.evaluate("() => [document.scrollingElement.scrollWidth, innerWidth]")
+    assert across <= width
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_view_fits_and_can_be_read(opened, look):
     page = opened(look)
@@ -126,6 +135,10 @@ def test_a_user_is_looked_up_with_ratings_bars_and_reasons(opened, look):
     assert page.url.endswith("#/user/u17")
     assert page.get_by_text("User u17").is_visible()
     assert page.locator(".rated li").count() > 2
+    counts = page.locator(".histogram .many").all_inner_texts()
+    assert sum(map(int, counts)) == page.locator(".rated li").count()
+    assert page.locator(".axis span").all_inner_texts() == ["1", "2", "3", "4", "5"]
+    assert page.locator(".axis").first.is_visible()
     rows = page.locator(".bars > li")
     assert rows.count() >= 1
     for k in range(rows.count()):

@@ -15,6 +15,18 @@ import threading
 from typing import Any
 
 HEAD = "Host: 127.0.0.1\r\n"
+SERVE = """
+import json
+import sys
+from pathlib import Path
+from bayesmf.serve import run
+from bayesmf.serve.limits import Limits
+from bayesmf.serve.served import Options, Shelf
+taken = run.bind("127.0.0.1", 0)
+shelf = Shelf(Path(sys.argv[1]), Options(True))
+say = lambda text: print(text, file=sys.stderr, flush=True)
+run.serve(shelf, taken, host="127.0.0.1", limits=Limits(**json.loads(sys.argv[2])), say=say)
+"""  # takes a model, and limits, and allows updates
 ENDED = 120  # seconds after which a server that should have ended is given up
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from bayesmf import Gibbs, Model, Ratings
+from bayesmf.data import split
 from oracle.served import Process
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
@@ -20,6 +24,24 @@ def test_ratings(tiny_fit):
 
     train = load_model(tiny_fit).posterior.train
     return train.select([k % 7 == 0 for k in range(len(train))])
+
+
+@pytest.fixture(scope="session")
+def timed_fit(tmp_path_factory):
+    """A fit of another kind: ids that are numbers, titles, levels, times and ratings held out."""
+    rng, path = np.random.default_rng(3), tmp_path_factory.mktemp("timed") / "fit"
+    users, items = (rows.ravel() for rows in np.mgrid[:40, :25])
+    kept = rng.random(len(users)) < 0.4
+    data = Ratings.from_triplets(
+        users=users[kept], items=items[kept], ratings=rng.integers(1, 6, kept.sum()),
+        times=86_400 * rng.integers(10_000, 11_000, kept.sum()),
+    )  # fmt: skip
+    train, test = split.carve(data, 0.2)
+    model = Model(rank=2, likelihood="ordinal", time="chain")
+    fit = Gibbs(model, sweeps=12, burn_in=4, chains=2, seed=0, threads=1).fit(train, test)
+    titles = pa.table({"item": np.arange(25), "title": [f"Volume {k}" for k in range(25)]})
+    fit.with_titles(items=titles).save(path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -121,6 +122,10 @@ def test_the_ratings_of_a_user_are_those_of_training(client, fit):
     mine = {row["item"]: float(row["rating"]) for row in table if row["user"] == "u1"}
     assert {row["item"]: row["rating"] for row in found["ratings"]} == mine
     assert found["total"] == len(mine)
+    few = ask(client, "ratings?user=u1&n=1")
+    assert len(few["ratings"]) == 1
+    counts = {one["rating"]: one["count"] for one in few["counts"]}
+    assert counts == Counter(mine.values()), "of all, however few are listed"
 
 
 def test_quality_is_what_evaluate_says(client, fit, test_ratings):
@@ -205,10 +210,23 @@ def test_a_model_without_ratings_is_served_as_far_as_it_goes(fit, tmp_path, make
     fit.save(tmp_path / "bare", without_ratings=True)
     client, _ = make_client(tmp_path / "bare", tested=False)
     assert ask(client, "model")["ratings"] is None
-    assert ask(client, "ratings?user=u1") == {"user": "u1", "ratings": [], "total": 0}
+    nothing = {"user": "u1", "ratings": [], "total": 0, "counts": []}
+    assert ask(client, "ratings?user=u1") == nothing
     assert "exclude_seen" in ask(client, "recommend", {"users": ["u1"]}, 422)["error"]
     assert ask(client, "recommend", {"users": ["u1"], "exclude_seen": False})["recommendations"]
     assert ask(client, "visitor", {"ratings": [{"item": "i3", "rating": 5}]})["recommendations"]
+
+
+def test_a_model_with_times_is_served_and_asks_for_them(make_client, timed_fit):
+    from bayesmf.serve.served import Options
+
+    client, _ = make_client(timed_fit, Options(True), tested=False)
+    assert ask(client, "model")["timed"]
+    rated = {"item": 3, "rating": 5}
+    for path, one in (("visitor", rated), ("update", {**rated, "user": 4})):
+        assert '"time"' in ask(client, path, {"ratings": [one]}, 422)["error"]
+        assert ask(client, path, {"ratings": [{**one, "time": 86_400 * 10_500}]})
+    assert ask(client, "recommend", {"users": [4], "at": "now"})["recommendations"]
 
 
 @pytest.mark.parametrize("path", ["ratings?user=nobody", "explain", "similar"])
@@ -217,10 +235,15 @@ def test_who_is_not_known_is_not_found(client, path):
     assert "was not in training" in ask(client, path, body, 404)["error"]
 
 
-def test_mistakes_are_told_in_one_sentence_that_names_the_field(client):
+def test_mistakes_are_told_in_one_sentence_that_names_the_field(make_client):
+    from bayesmf.serve.served import Options
+
+    client, _ = make_client(options=Options(True))
     for path, body, words in [
         ("visitor", {"ratings": [{"item": "i3", "rating": 9}]}, "not on the scale"),
         ("visitor", {"ratings": [{"item": "i3", "rating": 2}] * 2}, "rated twice"),
+        ("update", {"ratings": [{"user": "u1", "item": "i3", "rating": 2}] * 2}, "an item twice"),
+        ("evaluate", {"ratings": [{"user": "u1", "item": "i3", "rating": 2}] * 2}, "an item twice"),
         ("similar", {"item": "i3", "user": "u1"}, "either"),
         ("predict", {"pairs": []}, "pairs: "),
         ("predict", {"pairs": [{"user": "u1"}]}, "pairs.0.item: "),
@@ -235,7 +258,8 @@ def test_mistakes_are_told_in_one_sentence_that_names_the_field(client):
 
 @pytest.mark.parametrize(("path", "name", "value"), LIMITS)
 def test_lists_are_limited(client, path, name, value):
-    assert ask(client, f"{path}?{name}={value}", status=422)
+    told = ask(client, f"{path}?{name}={value}", status=422)["error"]
+    assert told.startswith(f"{name}: ")
 
 
 def test_the_description_lists_every_address_and_every_refusal(client):

@@ -9,17 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-SCRIPT = """
-import sys
-from pathlib import Path
-from bayesmf.serve import run
-from bayesmf.serve.limits import Limits
-from bayesmf.serve.served import Options, Shelf
-taken = run.bind("127.0.0.1", 0)
-shelf = Shelf(Path(sys.argv[1]), Options(True))
-say = lambda text: print(text, file=sys.stderr, flush=True)
-run.serve(shelf, taken, host="127.0.0.1", limits=Limits(rate=0, seconds=0.5, body=200_000), say=say)
-"""
+from oracle.served import SERVE
+
 POSTS = ("predict", "recommend", "similar", "explain", "visitor", "update", "evaluate")
 GETS = ("health", "model", "users", "items", "ratings?user=u1", "quality", "chains", "map")
 BIG = 10**400
@@ -176,7 +167,7 @@ SLOW = {
 
 @pytest.fixture(scope="module")
 def server(start, tiny_fit):
-    return start("-c", SCRIPT, tiny_fit)
+    return start("-c", SERVE, tiny_fit, json.dumps({"rate": 0, "seconds": 0.5, "body": 200_000}))
 
 
 def alive(server) -> None:
@@ -187,8 +178,12 @@ def alive(server) -> None:
     assert "rror" not in told
 
 
-def test_there_are_enough_of_them():
-    assert len({name for name, _ in CASES}) >= 200
+def test_there_are_enough_of_every_kind():
+    assert len({sent for _, sent in CASES}) >= 380
+    assert sum(len(sent) > 30_000 for _, sent in CASES) >= 25  # too large, too long or too deep
+    assert len([*wrong_values()]) >= 180
+    assert len([*paths()]) >= 35
+    assert len(SLOW) == 4
 
 
 def test_each_is_refused_and_the_service_lives_on(server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def describe(shelf: Shelf, served: Served) -> Json:
         "test_rmse": fit.test_rmse,
         "tested": served.test is not None,
         "updates": shelf.options.updates,
+        "timed": served.timed,
         "user_ids": posterior.users.kind,
         "item_ids": posterior.items.kind,
         "titles": served.directory["item"].titles is not None,
@@ -89,7 +91,9 @@ def own_ratings(served: Served, given: Any, n: int) -> Json:
             told = {"item": one, "rating": float(rating), "held_out": held_out}
             found.append({**told, **(items.title(k) if k >= 0 else {})})
     found.sort(key=lambda one: -one["rating"])
-    return {"user": user, "ratings": found[:n], "total": len(found)}
+    times = Counter(one["rating"] for one in found)
+    counts = [{"rating": rating, "count": times[rating]} for rating in sorted(times)]
+    return {"user": user, "ratings": found[:n], "total": len(found), "counts": counts}
 
 
 def predict(served: Served, asked: bodies.Predict) -> Json:
@@ -106,10 +110,21 @@ def _table(served: Served, rows: list[Any]) -> pa.Table:
         read = served.directory[side].read
         columns[side] = [read(getattr(row, side)) for row in rows]
     if isinstance(rows[0], bodies.Rated):
+        if len(set(zip(columns["user"], columns["item"], strict=True))) < len(rows):
+            raise DataError("a user rates an item twice; give one rating of it")
         columns["rating"] = [row.rating for row in rows]
     if all(row.time is not None for row in rows):
         columns["time"] = [row.time for row in rows]
     return pa.table(columns)
+
+
+def _need_times(served: Served, ratings: list[Any]) -> None:
+    """Refuse ratings that the model cannot learn from because they have no times."""
+    if served.timed and any(one.time is None for one in ratings):
+        raise DataError(
+            'this model learns from when ratings were given; give each rating its "time", in '
+            "seconds since 1970"
+        )
 
 
 def recommend(served: Served, asked: bodies.Recommend) -> Json:
@@ -187,6 +202,7 @@ def explain(served: Served, asked: bodies.Explain) -> Json:
 def visit(served: Served, asked: bodies.Visit) -> Json:
     """Fold a visitor in, and predict; nothing is kept."""
     items, me = served.directory["item"], served.visitor
+    _need_times(served, asked.ratings)
     rated = {items.read(one.item): one for one in asked.ratings}
     if len(rated) < len(asked.ratings):
         raise DataError("an item is rated twice; rate it once")
@@ -218,6 +234,7 @@ def visit(served: Served, asked: bodies.Visit) -> Json:
 
 def update(shelf: Shelf, asked: bodies.Update) -> Json:
     """Add ratings to the model that is served."""
+    _need_times(shelf.current, asked.ratings)
     table = _table(shelf.current, asked.ratings)
     old, new = shelf.update(lambda fit: fit.update(table, asked.side, seed=asked.seed))
     before, after = old.fit.posterior, new.fit.posterior

@@ -194,7 +194,8 @@ async def refuse_body(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return tell({"error": f"the request is no JSON at character {first['loc'][-1]}"}, 422)
-    named = [part for part in first["loc"][1:] if isinstance(part, int) or part in FIELDS]
+    inside, *parts = first["loc"]  # a part of a query is one that we have named
+    named = [part for part in parts if isinstance(part, int) or part in FIELDS or inside == "query"]
     place = ".".join(map(str, named)) or "the request"
     return tell({"error": visible(f"{place}: {first['msg']}")}, 422)
 
@@ -202,9 +203,13 @@ async def refuse_body(request: Request, error: Exception) -> Response:
 async def refuse(request: Request, error: Exception) -> Response:
     """Answer what has no address, or another method."""
     assert isinstance(error, HTTPException)
-    told = {404: "there is nothing at this address", 405: "this address takes another method"}
-    response = tell({"error": told.get(error.status_code, "the request cannot be read")},
-                    error.status_code)  # fmt: skip
+    told = {
+        400: "the request is no JSON: it is not text in UTF-8",
+        404: "there is nothing at this address",
+        405: "this address takes another method",
+    }
+    why = told.get(error.status_code, "the request cannot be read")
+    response = tell({"error": why}, error.status_code)
     response.headers.update(error.headers or {})
     return response
 

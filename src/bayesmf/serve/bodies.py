@@ -18,7 +18,7 @@ from bayesmf.serve.limits import (
 )
 
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
-Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | Text
+Id = Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text  # bounds that a float holds exactly
 Count = Annotated[int, Field(ge=1, le=MOST_N)]
 Seed = Annotated[int, Field(ge=0, le=2**53 - 1)]  # what every JSON library keeps exactly
 Probability = Annotated[float, Field(gt=0, lt=1)]
@@ -168,6 +168,7 @@ class Facts(Open):
     test_rmse: float | None
     tested: bool = Field(description="whether there are test ratings")
     updates: bool = Field(description="whether ratings can be added")
+    timed: bool = Field(description="whether new ratings need a time")
     user_ids: Literal["integer", "text"]
     item_ids: Literal["integer", "text"]
     version: str
@@ -195,12 +196,20 @@ class OwnRating(Open):
     held_out: bool
 
 
+class RatingCount(Answer):
+    """How often a user gave a rating."""
+
+    rating: float
+    count: int
+
+
 class OwnRatings(Answer):
-    """The ratings of a user, the highest first."""
+    """The ratings of a user, the highest first; ``total`` and ``counts`` are of all of them."""
 
     user: int | str
     ratings: list[OwnRating]
     total: int
+    counts: list[RatingCount]
 
 
 class Prediction(Open):

@@ -118,6 +118,11 @@ class Served:
             return next(2**63 - 1 - k for k in tries if 2**63 - 1 - k not in taken)
         return next(name for k in tries if (name := f"visitor {k}") not in taken)
 
+    @property
+    def timed(self) -> bool:
+        """Whether the model learns from when ratings were given, so that new ones need times."""
+        return bool(self.fit.posterior.model.every_effect)
+
     def prepare(self, updates: bool) -> Served:
         """Measure what the first requests would otherwise wait for; compile what they run."""
         posterior = self.fit.posterior
@@ -128,6 +133,8 @@ class Served:
         self.fit.predict([(user, item)])
         self.fit.recommend([user], 1, exclude_seen=False)
         ratings = {"item": [item], "rating": [posterior.scale.high]}
+        if self.timed:
+            ratings["time"] = [0]
         self.fit.fold_in(pa.table({"user": [self.visitor], **ratings}))
         if updates:
             self.fit.update(pa.table({"user": [user], **ratings}))

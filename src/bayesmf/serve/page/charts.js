@@ -102,11 +102,13 @@ export function drawMap({ points, chosen, near, go }) {
     const box = [left ? s.x - width - 10 : s.x + 8, s.y - 9, width, 18];
     if (taken.some((b) => box[0] < b[0] + b[2] && b[0] < box[0] + box[2] && box[1] < b[1] + b[3] && b[1] < box[1] + box[3])) return;
     taken.push(box);
+    if (!here) frame.append(svg("circle", { class: "named", cx: s.x, cy: s.y, r: s.r }));
     frame.append(svg("text", { class: kind, x: left ? s.x - 9 : s.x + 9, y: s.y + 4, "text-anchor": left ? "end" : "start" }, text));
   };
   if (here) label(here, "label here", "700 15px");
-  nearby.forEach((s) => label(s, "label", "13px"));
-  const told = el("p", { class: "under" }, "Point at an item to see its name; click to go there.");
+  const known = [...spots].sort((a, b) => b.p.ratings - a.p.ratings).slice(0, wide() ? 30 : 12);
+  (here ? nearby : known).forEach((s) => label(s, "label", "13px"));
+  const told = el("p", { class: "under" }, "Point at an item to see its name; click or tap to go there.");
   const ring = svg("circle", { class: "ring", r: 8, cx: -20, cy: -20 });
   frame.append(ring);
   const closest = (event) => {

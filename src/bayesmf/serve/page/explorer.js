@@ -60,7 +60,7 @@ async function userView(id) {
       id === null ? examples("user", found.slice(1), "Others:") : null),
     el("div", { class: "two" },
       card("Recommended", legend(best.recommendations), predictions(best.recommendations, { ranked: true, why: (row, button) => explain(user, row, button) })),
-      own ? card(`Rated (${count(own.total)})`, histogram(own.ratings), ratedList(own)) : card("Rated", el("p", { class: "hint" }, "The model was saved without its ratings.")),
+      own ? card(`Rated (${count(own.total)})`, histogram(own.counts), ratedList(own)) : card("Rated", el("p", { class: "hint" }, "The model was saved without its ratings.")),
     )];
 }
 
@@ -76,12 +76,12 @@ async function explain(user, row, button) {
     own_features: "the user's taste", designs: "what they chose to rate", features: "the user's taste", selection: "that they would rate it" };
   const parts = Object.entries(found.parts).map(([name, part]) => [words[name] ?? name, part.mean]);
   const list = (rows, plus) => {
-    const most = Math.max(...rows.map(([, v]) => Math.abs(v)), 1e-9);
+    const most = Math.max(...rows.map(([, v]) => Math.abs(v)), 1e-9), digits = most < 0.095 ? 3 : 2;
     return el("ul", { class: "adds" }, rows.map(([text, v, link]) => {
       const length = el("span", { class: v < 0 ? "minus" : "plus" });
       length.style.width = `${48 * Math.abs(v) / most}%`;
       return el("li", {}, el("span", {}, link ? el("a", { href: link }, text) : text),
-        el("span", { class: "signed", "aria-hidden": "true" }, length), el("b", {}, `${v > 0 && plus ? "+" : ""}${v.toFixed(2)}`));
+        el("span", { class: "signed", "aria-hidden": "true" }, length), el("b", {}, `${v > 0 && plus ? "+" : ""}${v.toFixed(digits)}`));
     }));
   };
   const ratings = (found.ratings ?? []).map((r) => [`${nameOf(r)}, rated ${ratingText(r.rating)}`, r.adds, to("item", r.item)]);
@@ -92,10 +92,10 @@ async function explain(user, row, button) {
   say(`${nameOf(row)} explained below it`);
 }
 
-function histogram(ratings) {
+function histogram(counts) {
   const levels = facts.scale.levels;
   if (!levels || levels.length > 11) return null;
-  const many = levels.map((level) => ratings.filter((r) => Math.abs(r.rating - level) < 1e-9).length);
+  const many = levels.map((level) => counts.find((c) => Math.abs(c.rating - level) < 1e-9)?.count ?? 0);
   const most = Math.max(...many, 1);
   return el("div", { class: "histogram", role: "img", "aria-label": levels.map((l, k) => `${many[k]} of ${ratingText(l)}`).join(", ") },
     levels.map((level, k) => {
@@ -136,7 +136,7 @@ async function visitorView() {
       visit.rated.delete(row.id);
       draw();
       mine.querySelector("input, button")?.focus();
-    } else visit.rated.set(row.id, { row, rating });
+    } else visit.rated.set(row.id, { row, rating, time: Math.floor(Date.now() / 1000) });
     say(rating === null ? `${nameOf(row, "id")} is not rated any more` : `${nameOf(row, "id")} rated ${ratingText(rating)}`);
     show();
   }
@@ -149,7 +149,7 @@ async function visitorView() {
   let turn = 0;
   async function show() {
     const now = ++turn;
-    const ratings = [...visit.rated.values()].map(({ row, rating }) => ({ item: row.id, rating }));
+    const ratings = [...visit.rated.values()].map(({ row, rating, time }) => ({ item: row.id, rating, ...(facts.timed ? { time } : {}) }));
     const found = await ask("/api/visitor", { ratings, n: 8, items: visit.watched.map((row) => row.id) });
     if (now !== turn) return;
     visit.first ??= new Map(found.predictions.map((row) => [row.item, row]));
@@ -290,9 +290,10 @@ async function chainsView() {
       series: chains.map((chain) => chain.map((v, k) => [k * every, v])), x: { low: 0, high: found.sweeps, name: "sweep" },
       y: { low: low - 0.05 * (high - low), high: high + 0.05 * (high - low || 1) }, shade: found.warm_up, H: 230 }));
   });
+  const several = Object.values(found.traces).some((chains) => chains.length > 1);
   return [
     el("section", { class: `card verdict ${mark}` }, el("span", { class: "sign", "aria-hidden": "true" }, sign), el("p", {}, told.words)),
-    traces.length ? card("Traces", el("p", { class: "muted" }, `Each colour is a chain. Chains that have converged cross one another all the time. The first ${plural(found.warm_up, "sweep")}, shaded, are the warm-up.`), el("div", { class: "three" }, traces)) : null,
+    traces.length ? card("Traces", el("p", { class: "muted" }, `${several ? "Each colour is a chain. Chains that have converged cross one another all the time." : "There is one chain, so nothing can be compared with it."} The first ${plural(found.warm_up, "sweep")}, shaded, are the warm-up.`), el("div", { class: "three" }, traces)) : null,
     rows.length ? card("What was judged", table(`R-hat should be below ${told.targets.r_hat ?? 1.05}, and the effective draws many`, ["quantity", "mean", "sd", "R-hat", "effective draws", "in the tails"], rows)) : null];
 }
 
