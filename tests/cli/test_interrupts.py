@@ -119,7 +119,7 @@ def test_sigterm_leaves_no_temporary_file(tiny_fit, tmp_path, monkeypatch):
 
     monkeypatch.setattr("pyarrow.csv.write_csv", end)
     words = ["recommend", str(tiny_fit), "--user", "u1", "--out", str(tmp_path / "out.csv")]
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray leaves a handler of its own
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         assert CliRunner().invoke(main, words).exit_code == 128 + signal.SIGTERM
         assert list(tmp_path.iterdir()) == []

@@ -57,7 +57,8 @@ def on_ray(base: Path) -> Case:
     """A fit on a Ray of two workers, which the command starts itself."""
 
     def use_folder() -> None:
-        os.environ["RAY_TMPDIR"] = str(base / "ray")  # Ray keeps its own notes there
+        # Ray keeps its notes there, and workers as nice as it has them would wait for other work
+        os.environ.update({"RAY_TMPDIR": str(base / "ray"), "RAY_worker_niceness": "0"})
 
     words = ["--engine", "ray", "--workers", "2", "--checkpoint", "run", "--checkpoint-every", "0"]
     return Case("fit on Ray", [*FIT, *words, "--resume"], ("out",), use_folder)

@@ -45,22 +45,28 @@ def leaving_in_order() -> _Listening:
     return _Listening(signal.default_int_handler)
 
 
-def _end(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
-    raise SystemExit(128 + number)
-
-
 @contextlib.contextmanager
 def ending_in_order() -> Iterator[None]:
     """Raise SystemExit at SIGTERM while a command runs, so that it leaves no temporary files."""
+    heard: list[int] = []
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+        heard.append(number)
+        raise SystemExit(128 + number)
+
     try:
-        heard = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if heard:
-            signal.signal(signal.SIGTERM, _end)
+        listens = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if listens:
+            signal.signal(signal.SIGTERM, end)
     except ValueError:  # not in the main thread
-        heard = False
+        listens = False
     try:
         yield
+    except BaseException:
+        if heard:  # Ray raises another one in its place if it comes while it waits
+            raise SystemExit(128 + heard[0]) from None
+        raise
     finally:
-        if heard:
+        if listens:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

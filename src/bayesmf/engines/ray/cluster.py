@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numba
@@ -183,14 +186,49 @@ class Ray:
         if self.address is None:
             options.update(num_cpus=self.workers or os.cpu_count(), include_dashboard=False)
         try:
-            ray.init(address=self.address or "local", **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            where = f"the cluster at {self.address}" if self.address else "a local cluster"
-            raise DataError(f"no way to reach {where}: {str(error).splitlines()[0]}") from error
-        try:
+            try:
+                with keep_sigterm(ray):
+                    ray.init(address=self.address or "local", **options)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                where = f"the cluster at {self.address}" if self.address else "a local cluster"
+                raise DataError(f"no way to reach {where}: {str(error).splitlines()[0]}") from error
             yield ray
         finally:
-            ray.shutdown()
+            with keep_sigterm(ray):
+                ray.shutdown()
+
+
+@contextlib.contextmanager
+def keep_sigterm(ray: Any) -> Iterator[None]:
+    """A block in which Ray begins or ends, and that leaves SIGTERM to whoever listened before.
+
+    Ray puts a handler in Python and one below it in place of others when it begins, and takes away
+    all when it ends. If SIGTERM comes inside the block, it is heard at its end, so that Ray can be
+    stopped in order and leaves no processes; a second one ends this process at once.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield  # nobody could put it back, and Ray does not set it in Python either
+        return
+    heard: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        signal.alarm(0)  # Ray's handler below Python would abort this process in 3 seconds
+        if heard:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        heard.append(number)
+
+    signal.signal(signal.SIGTERM, wait)
+    theirs, set_theirs = ray._private.utils, ray._private.utils.set_sigterm_handler
+    theirs.set_sigterm_handler = lambda handler: None  # or sys.exit(15) would come in its midst
+    try:
+        yield
+    finally:
+        theirs.set_sigterm_handler = set_theirs
+        signal.signal(signal.SIGTERM, before)
+        if heard:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _compare_machines(ray: Any) -> None:
