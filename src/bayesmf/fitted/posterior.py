@@ -123,14 +123,14 @@ class Posterior:
         """All that has been rated, in parts that may have fewer ids; None: it is not at hand."""
         if self.parts is not None:
             return self.parts
-        told = self.told
-        if told is None:
+        held = self.pending_train
+        if held is None:
             return None
-        train = told.parts if isinstance(told, Pending) else (told,)
+        train = held.parts if isinstance(held, Pending) else (held,)
         return train if self.held_out is None else (*train, self.held_out)
 
     @property
-    def told(self) -> Ratings | Pending | None:
+    def pending_train(self) -> Ratings | Pending | None:
         """``train``, or what it is going to be made of."""
         held = vars(self)["_train"]
         return held if isinstance(held, Pending) else self.train

@@ -77,7 +77,7 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
     """Return the posterior given these ratings too; see ``Fitted.update``."""
     if side not in UPDATED:
         raise DataError(f"side={side!r}: choose one of {', '.join(UPDATED)}")
-    if old.told is None:
+    if old.pending_train is None:
         raise DataError(
             "the training ratings, which new ratings are added to, are not at hand; update a model "
             "that was saved with its ratings"
@@ -119,8 +119,8 @@ def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Pos
         old = _fold_newcomers(old, ratings, name, new, seed)
     if len(known):
         _measure(old, name)
-    assert old.told is not None
-    train: Any = Pending.of(old.told, ratings.onto(old.users, old.items))
+    assert old.pending_train is not None
+    train: Any = Pending.of(old.pending_train, ratings.onto(old.users, old.items))
     draws = old.draws
     if old.model.every_effect:
         train = train()
@@ -189,8 +189,8 @@ def _find_priors(known: NewRows, picked: Picked, added: Array) -> RowPriors:
 
 def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior:
     """Draw rows again, given all ratings that the posterior holds."""
-    assert old.told is not None
-    picked = pick(_by(name, old.told), rows)
+    assert old.pending_train is not None
+    picked = pick(_by(name, old.pending_train), rows)
     newcomers, size = old.newcomers, max(len(picked.ratings), 1)
     known = _measure(old, name)
     together = max(1, min(MOST_RATINGS // size, MOST_ROWS // len(rows)))

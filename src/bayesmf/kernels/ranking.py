@@ -6,7 +6,7 @@ import numpy as np
 
 from bayesmf.machine import serial
 
-STEP = 6  # lines that are added together
+STEP = 6  # lines that are added together; ``add_coarse`` names them one by one
 PANEL = 2048  # columns at a time, whose sums stay in the first cache
 
 
