@@ -46,6 +46,20 @@ def posterior(times, y, w, theta, variance):
     return np.linalg.solve(P, w * y), np.linalg.inv(P)
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_ratings_are_sorted_by_user_time_and_item(in_order):
+    rng = np.random.default_rng(0)
+    user, item = np.nonzero(rng.random((20, 15)) < 0.6)
+    times = rng.choice([0, 7, 8, 10**9, time_chain.LATEST], len(user))
+    if not in_order:
+        mixed = rng.permutation(len(user))
+        user, item, times = user[mixed], item[mixed], times[mixed]
+    order = TimeChain().prepare(cells_of(user, item, times)).order
+    keys = list(zip(user.tolist(), times.tolist(), item.tolist(), strict=True))
+    assert [keys[k] for k in order] == sorted(keys)
+    assert len(TimeChain().prepare(cells_of([], [], [])).order) == 0
+
+
 TIMES = np.array([0, 5, 5, 300, 90_000]) * MINUTE
 THETA_0, S2 = np.array([2.0, np.log(0.2)]), 0.5
 Y, W = np.array([0.3, -1.0, 0.4, 0.8, -0.2]), np.array([1.0, 2.0, 0.5, 1.5, 3.0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -55,10 +55,26 @@ def follow(
     if not names or before is None or after is None or before is after:
         return draws
     at, out = positions(before, after), {}
+    new = np.ones(len(after), bool)
+    new[at[at >= 0]] = False
     for name in names:
-        out[name] = np.zeros((len(draws[name]), len(after)), kept_as(name))
-        out[name][:, at[at >= 0]] = draws[name][:, at >= 0]
+        out[name] = np.empty((len(draws[name]), len(after)), kept_as(name))
+        for there, here in _runs(at):
+            out[name][:, here] = draws[name][:, there]
+        out[name][:, new] = 0
     return put_arrays(draws, out)
+
+
+def _runs(at: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
+    """Where neighbours stay neighbours: parts of what is moved, and the places of each.
+
+    A part is copied at once. Few new ratings among many leave few parts.
+    """
+    kept = np.flatnonzero(at >= 0)
+    breaks = 1 + np.flatnonzero((np.diff(kept) != 1) | (np.diff(at[kept]) != 1))
+    for part in np.split(kept, breaks) if len(kept) else ():
+        first, length = int(part[0]), len(part)
+        yield slice(first, first + length), slice(int(at[first]), int(at[first]) + length)
 
 
 def begin_rows(model: Model, data: Data, new: State, side: Name) -> State:

@@ -219,7 +219,7 @@ class _Folding:
         self.old, self.side, self.model, self.seed = old, side, old.model, seed
         self.other: Name = "item" if side == "user" else "user"
         self.rated = rated
-        if old.model.responds:  # effects and the likelihood know the others by their numbers
+        if old.model.responds and side == "item":  # users are known by their numbers
             others = old.ids(self.other)
             self.rated = np.arange(len(others), dtype=np.int32)
             given = _by(side, _by(side, given).onto(_by(side, given).users, others))
@@ -333,6 +333,8 @@ class _Folding:
         shared = "tau", "sweep", "effect ", LIKELIHOOD
         keys = [key for key in arrays if key.startswith(shared)]
         found: dict[str, Any] = {key: arrays[key][number] for key in keys}
+        if self.side == "user":  # whose ratings begin with parameters of their own
+            found |= {key: found[key][:0] for key in keys if is_by_rating(key)}
         for name in SIDES:
             found |= {key: arrays[key][number] for key in (f"{name}.mu", f"{name}.Lambda")}
             for part, shape in (("x", (0, self.model.size)), ("alpha", 0), ("scale", 0)):

@@ -127,7 +127,8 @@ def _update_side(old: Posterior, ratings: Ratings, name: Name, seed: int) -> Pos
         draws = follow(draws, old.train, train)
     merged = _hand_on(old, old.change(train=train, draws=draws, parts=None))
     rows = np.sort(old.row_of(name, known))
-    return _draw_again(merged, name, rows, seed) if len(rows) else merged
+    fresh = draws is not old.draws  # arrays of single ratings that nobody else has
+    return _draw_again(merged, name, rows, seed, fresh) if len(rows) else merged
 
 
 def _find_newcomers(old: Posterior, ratings: Ratings, name: Name) -> NDArray[np.bool_]:
@@ -187,8 +188,11 @@ def _find_priors(known: NewRows, picked: Picked, added: Array) -> RowPriors:
     return RowPriors(found.precision.reshape(shape), found.linear.reshape(shape))
 
 
-def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior:
-    """Draw rows again, given all ratings that the posterior holds."""
+def _draw_again(old: Posterior, name: Name, rows: Index, seed: int, fresh: bool) -> Posterior:
+    """Draw rows again, given all ratings that the posterior holds.
+
+    Parameters of single ratings are written where they are if they are ``fresh``.
+    """
     assert old.pending_train is not None
     picked = pick(_by(name, old.pending_train), rows)
     newcomers, size = old.newcomers, max(len(picked.ratings), 1)
@@ -200,7 +204,9 @@ def _draw_again(old: Posterior, name: Name, rows: Index, seed: int) -> Posterior
     parts = ("x",) if old.is_point else ("x", "alpha", "noise")
     names = [key for part in parts if (key := f"{name}.{part}") in old.draws]
     at = positions(_by(name, picked.ratings), old.train) if old.model.every_effect else None  # type: ignore[arg-type]
-    by_rating = {key: old.draws[key].copy() for key in old.draws if is_by_rating(key)}
+    by_rating = {key: old.draws[key] for key in old.draws if is_by_rating(key)}
+    if not fresh:
+        by_rating = {key: values.copy() for key, values in by_rating.items()}
     redrawn: dict[str, list[Array]] = {}
     for number, begin in enumerate(range(0, len(old), together)):
         span = slice(begin, min(begin + together, len(old)))
@@ -283,7 +289,7 @@ def _draw_span(
     if name == "item":
         index = {"user": picked.others, "item": picked.rows}
     data = Data.of(_by(name, picked.ratings), model, old.mean, designs=False)
-    model, state = _stack(model, draws, span, index, kind)
+    model, state = _stack(model, draws, span, index, kind, name)
     me, others = state.sides(name)
     others.alpha *= np.repeat(draws["tau"][span, 0].astype(float), len(picked.others))
     mine = replace(data.user if name == "user" else data.item, priors=priors)
@@ -313,7 +319,7 @@ def _take_noise(model: Model, mine: SideData, me: Side, others: Side, state: Sta
 
 
 def _stack(
-    model: Model, draws: Arrays, span: slice, index: Mapping[Name, Index], kind: Kind
+    model: Model, draws: Arrays, span: slice, index: Mapping[Name, Index], kind: Kind, name: Name
 ) -> tuple[Model, State]:
     """Return the rows of some draws as those of one state, draw after draw, with tau 1."""
     arrays: dict[str, Any] = {"tau": np.ones(1), "sweep": np.zeros(1)}
@@ -328,7 +334,8 @@ def _stack(
             arrays[f"{side}.{part}"] = draws[f"{side}.{part}"][span.start]
     for key, values in draws.items():
         if key.startswith(("effect ", LIKELIHOOD)):
-            arrays[key] = values[span.start]
+            begun = name == "user" and is_by_rating(key)  # anew, for the ratings of these users
+            arrays[key] = values[span.start][:0] if begun else values[span.start]
     for key in [key for key in arrays if key.startswith(f"{LIKELIHOOD}user.")]:
         arrays[key] = arrays[key][index["user"]]
     state = from_arrays(arrays)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -294,6 +295,12 @@ class Ordinal(Cells):
         return Gaussian().tau(hyper, size, total)
 
 
+@cache
+def _find_contrasts(size: int) -> Array:
+    """Return an orthonormal basis, in columns, of log gaps that add up to a constant."""
+    return np.asarray(helmert(size).T)
+
+
 class _Steps:
     """The steps of one update; the likelihood of every user, once measured, is kept for the next.
 
@@ -311,7 +318,7 @@ class _Steps:
         if self.own:
             self.parts = np.searchsorted(seen.user, self.parts)
         self.rows: Array | None = None
-        self.contrasts = helmert(self.size).T  # of gaps that add up to a constant
+        self.contrasts = _find_contrasts(self.size)
 
     def measure(self, theta: Array, factor: float | None = None) -> tuple[Array, Array]:
         """The likelihood of every user at other gaps, and the gaps; factor^2 multiplies tau."""

@@ -76,7 +76,7 @@ class TimeChain:
             )
         times = np.asarray(cells.time, np.int64)
         check_seconds(times)
-        order = np.lexsort((cells.item, times, cells.user))
+        order = _sort_by_time(cells.user, cells.item, times)
         user, times = cells.user[order], times[order]
         users = int(user[-1]) + 1 if len(user) else 0
         starts = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=users))])
@@ -222,6 +222,18 @@ class Steps(NamedTuple):
             if math.log(uniforms[k, 1]) < there - at:
                 theta, at = new, there
         return theta
+
+
+def _sort_by_time(
+    user: NDArray[Any], item: NDArray[Any], times: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The order by user, then time, then item."""
+    step, width = np.diff(user), int(times.max(initial=0)) + 1
+    in_order = ((step > 0) | ((step == 0) & (np.diff(item) > 0))).all()
+    if in_order and len(user) and int(user[-1]) < 2**62 // width:
+        # as ratings are kept: only the times of each user are left to be sorted
+        return np.argsort(user.astype(np.int64) * width + times, kind="stable")
+    return np.lexsort((item, times, user))
 
 
 def check_seconds(times: NDArray[np.int64]) -> None:
