@@ -33,7 +33,7 @@ def digests(folder: Path, *names: str) -> dict[str, str]:
             if path.name in TIMED or (beside and path.suffix in (".html", ".md")):
                 content = b""
             found[name] = hashlib.sha256(content).hexdigest()
-        elif not any(path.iterdir()):
+        elif path.is_dir() and not any(path.iterdir()):  # sockets of Ray are neither
             found[f"{name}/"] = ""
     return found
 
