@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 Arrays = Mapping[str, NDArray[np.float32]]
 MOST_RATINGS = 1 << 18  # of all draws that are drawn together
-MOST_ROWS = 1 << 12
+MOST_ROWS = 1 << 11
 MOST_PARTS = 8  # of what has been rated, which are joined if there are more
 
 
