@@ -66,15 +66,25 @@ def render(
     """
 
     def keep(found: re.Match[str]) -> str:
-        named = (Option(*json.loads(token)) for token in _OPTION.findall(found[1]))
-        return "" if any(spell(option) is None for option in named) else found[1]
+        named = map(_read_option, _OPTION.findall(found[1]))
+        return "" if any(option and spell(option) is None for option in named) else found[1]
 
     def show(found: re.Match[str]) -> str:
-        option = Option(*json.loads(found[1]))
-        return spell(option) or elsewhere(option)
+        option = _read_option(found[1])
+        return found[0] if option is None else spell(option) or elsewhere(option)
 
     told = visible(_OPTION.sub(show, _CLAUSE.sub(keep, message)))
     return told if len(told) <= LONGEST else f"{told[: LONGEST - 300]} ... {told[-300:]}"
+
+
+def _read_option(token: str) -> Option | None:
+    """The option of a token; None if it is none, but something that the message quotes."""
+    try:
+        option = Option(*json.loads(token))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    words = isinstance(option.name, str) and isinstance(option.function, str)
+    return option if words else None
 
 
 class DataError(ValueError):

@@ -82,6 +82,22 @@ def test_a_clause_about_an_option_that_is_not_at_hand_is_left_out():
     assert told("poor", message) == "wrong; mend it, please"
 
 
+@pytest.mark.parametrize(
+    "quoted",
+    ["1", "", "[]", "{}", '["a"]', '[1, 2, ""]', '["a", null, "", 4]', '[["a"], null, ""]',
+     "[" * 5000, "x\x0f\x0e"],
+)  # fmt: skip
+def test_what_a_message_quotes_is_no_option(quoted):
+    """A file may hold the characters that stand around options, and around clauses."""
+    told = str(DataError(f"the rating \x02{quoted}\x03 is no number"))
+    assert "the rating" in told
+    assert "is no number" in told
+    assert told.isprintable()
+    assert str(DataError(f"{clause(chr(2) + quoted + chr(3))}; choose {Option('n', 3)}")).endswith(
+        "; choose n=3"
+    )
+
+
 def test_an_error_that_travels_keeps_its_words():
     error = DataError(f"line\nend; see {Option('time', 'none')}")
     back = pickle.loads(pickle.dumps(error))

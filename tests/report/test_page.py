@@ -22,6 +22,7 @@ from bayesmf.report.page import (
     Table,
     Text,
     render,
+    to_markdown,
 )
 from oracle.report_sample import errors_drawing, sample_page
 
@@ -275,6 +276,12 @@ def test_texts_are_sorted_by_what_they_say():
 def test_an_empty_page_is_a_page():
     read = Reader(render(Page("t", "", [], [], "")))
     assert "section" not in [tag for tag, _ in read.elements]
+
+
+def test_there_is_a_heading_over_claims_only_where_there_are_any():
+    for finding, heading in ((Finding("x", "plain"), False), (Finding("x", "seen"), True)):
+        text = to_markdown(Page("t", "s", [finding], [], "f"), {})
+        assert ("### The paper's claims" in text) == heading
 
 
 def test_code_is_shown_as_it_is():

@@ -231,7 +231,9 @@ def to_markdown(page: Page, drawings: Mapping[str, Sequence[str]]) -> str:
         for f in page.findings
         if f.status != "plain"
     ]
-    parts += ["\n".join(plain), "### The paper's claims", "\n".join(claims)]
+    parts.append("\n".join(plain))
+    if claims:
+        parts += ["### The paper's claims", "\n".join(claims)]
     for section in page.sections:
         parts.append(f"## {escape(section.title)}")
         for block in section.blocks:
