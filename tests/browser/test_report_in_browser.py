@@ -189,8 +189,8 @@ def test_the_contents_unfold_where_there_is_little_room(opened):
     assert not link.is_visible()
     page.locator("summary").click()
     link.click()
-    assert page.evaluate("() => scrollY") > 0
-    assert not link.is_visible()
+    page.wait_for_function("() => scrollY > 0")
+    link.wait_for(state="hidden")
 
 
 def test_without_scripts_everything_is_still_there(opened):

@@ -314,8 +314,8 @@ function askForToken() {
 }
 
 async function show(first = false) {
-  const now = ++turn;
-  const [view, id] = location.hash.replace(/^#\/?/, "").split("/");
+  const now = ++turn, { hash } = location;
+  const [view, id] = hash.replace(/^#\/?/, "").split("/");
   const known = VIEWS[view] ? view : "user";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#/${known}`) link.setAttribute("aria-current", "page");
@@ -337,7 +337,10 @@ async function show(first = false) {
     if (error instanceof Refused && error.status === 401) askForToken();
     else main.replaceChildren(el("p", { class: "hint", role: "alert" }, error.message));
   } finally {
-    if (now === turn) main.removeAttribute("aria-busy");
+    if (now === turn) {
+      main.dataset.shown = hash;  // for whoever waits for it: the address alone changes earlier
+      main.removeAttribute("aria-busy");
+    }
   }
 }
 
