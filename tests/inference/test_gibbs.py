@@ -51,6 +51,14 @@ def digest(fit) -> str:
     return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
 
 
+@pytest.mark.parametrize("scale", [1e8, 1e12])
+def test_hyper_parameters_that_cannot_be_computed_get_a_sentence(scale):
+    train, _ = split(load("demo"), "paper")
+    sampler = Gibbs(Model(4, hyper=Hyper(feature_scale=scale)), sweeps=12, burn_in=4, chains=1)
+    with pytest.raises(DataError, match="choose numbers nearer to 1"):
+        sampler.fit(train)
+
+
 def test_the_same_bits_on_1_2_and_5_threads():
     found = set()
     for threads in (1, 2, 5):

@@ -150,6 +150,11 @@ def run(job: Job, clock: Clock, saver: Saver | None = None) -> None:
                 saver.save_if_due(clock)
     except KeyboardInterrupt:
         clock.reason = INTERRUPTED
+    except np.linalg.LinAlgError as error:  # a matrix of precisions that rounding has spoilt
+        raise DataError(
+            "numbers too far apart in size met in this model, and it cannot be computed; choose "
+            "numbers nearer to 1 for its hyper-parameters (Hyper)"
+        ) from error
 
 
 class Clock:

@@ -203,6 +203,8 @@ class NormalWishart:
 
     def sample(self, draws: Draws) -> tuple[Array, Array]:
         """mu and Lambda: Bartlett's decomposition, then the Gaussian."""
+        if not np.isfinite(self.inverse_scale).all():
+            raise np.linalg.LinAlgError("the precisions of the rows are not finite")
         size = len(self.mean)
         normals = draws.normals(size + 1, size)
         degrees = self.nu - np.arange(size)
