@@ -57,6 +57,20 @@ def test_a_draw_is_measured_as_it_is_defined(name, number):
     np.testing.assert_allclose(found.stranger, plain.mean - plain.H(1) @ plain.qbar, rtol=1e-6)
 
 
+class Emptied(dict):
+    """What another thread empties as soon as something is put into it."""
+
+    def __setitem__(self, key, value):
+        self.clear()
+
+
+def test_another_thread_may_empty_what_is_kept_of_new_rows():
+    found = POSTERIOR.newcomers.new_rows(POSTERIOR.draws, 0, "user")
+    expected = found.gain(7)
+    vars(found)["_kept"] = Emptied()
+    np.testing.assert_array_equal(found.gain(7), expected)
+
+
 def test_the_priors_of_rows_are_those_of_what_they_rated():
     plain = plain_new_rows(POSTERIOR, POSTERIOR.draws, 0, "user")
     found = POSTERIOR.newcomers.new_rows(POSTERIOR.draws, 0, "user")
