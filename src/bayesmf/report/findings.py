@@ -300,9 +300,9 @@ def _frequent(read: Reader) -> Iterator[Finding]:
     )
     ratio = read(GIBBS).array("user_variance") / read(CONSTANT).array("user_variance")
     yield Finding(
-        f"The largest variance of a user's features is {np.median(ratio):.2g} times as large under "
-        f"Gibbs as under VI at the median, and larger for {100 * np.mean(ratio > 1):.0f} % of "
-        "users.",
+        "With items' features scaled to unit variance, the largest variance of a user's features "
+        f"is {np.median(ratio):.2g} times as large under Gibbs as under VI at the median, and "
+        f"larger for {100 * np.mean(ratio > 1):.0f} % of users.",
         _status(bool(np.mean(ratio > 1) > 0.9), bool(np.median(ratio) > 1)),
         "VI underestimates the variance of the features.",
     )

@@ -28,6 +28,7 @@ from bayesmf.model.likelihood import Normal, Predictive
 from bayesmf.model.ordinal import find_levels
 from bayesmf.model.spec import Model
 from bayesmf.model.state import State, to_arrays
+from bayesmf.study.axes import independent_axes
 from bayesmf.study.cold_start import ColdStart
 from bayesmf.study.record import Array, Arrays, Recorder, Tell
 from bayesmf.study.results import snake_case
@@ -135,11 +136,22 @@ def _variational(run: Run, parts: Parts, start: State | None, tell: Tell) -> Out
     arrays.update(_curves(fit))
     arrays.update(recorder.arrays())
     if "variance" in run.record:
-        own = unpack(q.covariances("user").total)
-        arrays["user_variance"] = np.diagonal(own, axis1=1, axis2=2)[:, 1:].max(axis=1)
+        own = [unpack(each.total)[:, 1:, 1:] for each in covariances]
+        arrays["user_variance"] = _largest_variance(fit.state, own)
     if isinstance(scale := fit.model.hyper.feature_scale, tuple):
         facts["prior_scale"] = {"least": min(scale), "most": max(scale)}
     return facts, _with_precisions(run, fit.state, arrays)
+
+
+def _largest_variance(state: State, own: list[Array]) -> Array:
+    """The largest variance of each user's features, from the covariances of both sides' features.
+
+    It is taken in the axes in which that of Gibbs sampling is.
+    """
+    features = [side.x[:, 1 : side.size] for side in (state.user, state.item)]
+    moments = [(x.T @ x + C.sum(axis=0)) / len(x) for x, C in zip(features, own, strict=True)]
+    T = independent_axes(*moments)
+    return np.asarray(np.einsum("ab,iac,cb->ib", T, own[0], T, optimize=True).max(axis=1))
 
 
 def _maximum(

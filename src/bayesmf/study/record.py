@@ -14,6 +14,7 @@ from bayesmf.inference.loop import Progress
 from bayesmf.inference.target import Target
 from bayesmf.model.data import Data
 from bayesmf.model.state import State
+from bayesmf.study.axes import FeatureVariance
 from bayesmf.study.specs import Run
 
 Array = NDArray[np.float64]
@@ -36,8 +37,7 @@ class Recorder:
         self.averages = run.kind == "gibbs"
         self.curves: dict[str, list[Any]] = {}
         self.scatter: Arrays = {}
-        self.user_moments = (np.zeros((0, 0)), np.zeros((0, 0)))  # mean and squares of features
-        self.counted = 0
+        self.variance = FeatureVariance()
         counts = {"user": data.user.counts, "item": data.item.counts}
         self.traced = {side: _spaced(values) for side, values in counts.items()}
 
@@ -60,7 +60,8 @@ class Recorder:
         if "correlation" in self.run.record:
             self._correlate(state, progress.sweep)
         if "variance" in self.run.record and kept:
-            self._add_user_features(state)
+            sides = (side.x[:, 1 : side.size] for side in (state.user, state.item))
+            self.variance.add(*sides)
 
     def _add(self, name: str, value: Any) -> None:
         self.curves.setdefault(name, []).append(np.array(value))
@@ -83,19 +84,11 @@ class Recorder:
                 if sweep == SCATTER_AT:
                     self.scatter[f"scatter_{side}_{part}"] = np.array([alpha[seen], error])
 
-    def _add_user_features(self, state: State) -> None:
-        x = state.user.x[:, 1 : state.user.size]
-        mean, squares = self.user_moments if self.counted else (np.zeros_like(x), np.zeros_like(x))
-        self.counted += 1
-        step = x - mean
-        mean = mean + step / self.counted
-        self.user_moments = (mean, squares + step * (x - mean))
-
     def arrays(self) -> Arrays:
         """Return every curve; the first axis is the sweep."""
         out: Arrays = {name: np.array(values) for name, values in self.curves.items()}
-        if self.counted > 1:
-            out["user_variance"] = (self.user_moments[1] / (self.counted - 1)).max(axis=1)
+        if self.variance.count > 1:
+            out["user_variance"] = self.variance.largest()
         return {**out, **self.scatter}
 
 
