@@ -12,6 +12,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import oracle.kernel_ordinal
+import oracle.kernel_response
 import oracle.kernel_rows  # noqa: F401, their cases too
 from bayesmf.kernels import designs
 from oracle.twins import CASES, random_design, sparse_of
@@ -35,8 +36,11 @@ def test_a_kernel_is_its_twin(name):
 
 @pytest.mark.parametrize(
     "names",
-    [["ordinal_likelihood"], pytest.param(list(CASES), marks=pytest.mark.slow)],
-    ids=["a long sum", "all"],
+    [
+        ["ordinal_likelihood", "chain_draws", "chain_between"],
+        pytest.param(list(CASES), marks=pytest.mark.slow),
+    ],
+    ids=["sums of two products", "all"],
 )
 def test_two_threads_give_the_bits_of_one(names):
     """Kernels are compiled twice, and the compiler must not fuse other products the second time."""

@@ -167,9 +167,9 @@ def test_kernels_are_the_same_on_one_and_two_threads_and_sums_are_plain_sums():
     found = []
     for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
         numba.set_num_threads(threads)
-        x, scratch, sums = np.empty(size), np.empty((2, size)), np.zeros((7, FIRST + 1, 3))
-        draw_chains(train.starts, train.order, train.codes, rho, S2 * (1 - rho**2), y, w,
-                    Draws(3).counter(), *scratch, x)  # fmt: skip
+        x, sums = np.empty(size), np.zeros((7, FIRST + 1, 3))
+        draw_chains(train.starts, train.order, train.codes, train.batches, rho, S2 * (1 - rho**2),
+                    y, w, Draws(3).counter(), x)  # fmt: skip
         sum_steps(train.starts, train.order, train.codes, x, sums)
         found.append((x, sums))
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)

@@ -13,6 +13,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.kernels.designs import NO_VALUES, Sparse, pattern
+from bayesmf.kernels.response.rated import put_both
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
@@ -104,8 +105,7 @@ class Response:
 
     def put(self, values: Array) -> None:
         """Hand new values to the kernels."""
-        self.by_user[:] = values
-        np.take(values, self.order, out=self.by_item)
+        put_both(values, self.order, self.by_user, self.by_item)
 
 
 @dataclass(frozen=True)

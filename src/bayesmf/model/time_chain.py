@@ -23,6 +23,7 @@ from bayesmf.data.pairs import Cells
 from bayesmf.errors import DataError, Option
 from bayesmf.kernels.densities import LogDensity, slice_sample
 from bayesmf.kernels.response.chain import BLOCKS, draw_chains, interpolate, locate, sum_steps
+from bayesmf.kernels.rows import batches
 from bayesmf.model.designs import register
 from bayesmf.model.effects import Parameters
 from bayesmf.random.draws import Draws
@@ -47,6 +48,7 @@ class Sequence(NamedTuple):
     items: NDArray[np.int32]
     codes: NDArray[np.uint8]  # of the time since the one before
     counts: Array  # how many have each code
+    batches: NDArray[np.int64]  # users with about as many ratings, who go side by side
 
 
 class Neighbours(NamedTuple):
@@ -83,7 +85,8 @@ class TimeChain:
         codes = encode(np.diff(times, prepend=0))
         codes[starts[:-1][np.diff(starts) > 0]] = FIRST
         counts = np.bincount(codes, minlength=FIRST + 1).astype(float)
-        return Sequence(starts, order, times, cells.item[order], codes, counts)
+        groups = batches(np.diff(starts))
+        return Sequence(starts, order, times, cells.item[order], codes, counts, groups)
 
     def locate(self, train: Sequence | None, cells: Cells) -> Neighbours:
         """The neighbours of pairs in time; none where the user, or the time, is not known."""
@@ -138,9 +141,8 @@ class TimeChain:
         theta, variance = parameters[THETA], float(parameters[VARIANCE][0])
         rho, size = table(theta), len(train.order)
         fresh, x = variance * (1 - rho**2), np.empty(size)
-        m, V = np.empty((2, size))
         sides = train.starts, train.order, train.codes
-        draw_chains(*sides, rho, fresh, residual, weight, draws.counter(), m, V, x)
+        draw_chains(*sides, train.batches, rho, fresh, residual, weight, draws.counter(), x)
         if not shared:
             return {**parameters, X: x}
         sums = np.zeros((BLOCKS, FIRST + 1, 3))
@@ -150,7 +152,8 @@ class TimeChain:
         rate = steps.rate + steps.squares(table(theta)) / 2
         precision = draws.gammas(np.array([SHAPE + size / 2]))[0] / rate
         scale = self._draw_scale(x, residual, weight, 1 / precision, draws, len(train.starts))
-        return {X: scale * x, THETA: theta, VARIANCE: np.array([scale**2 / precision])}
+        x *= scale
+        return {X: x, THETA: theta, VARIANCE: np.array([scale**2 / precision])}
 
     def _draw_scale(
         self, x: Array, residual: Array, weight: Array, variance: float, draws: Draws, row: int

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesmf.kernels.reduce import predict
+from bayesmf.kernels.response.rated import predict_rated
 from bayesmf.model.data import Data
 from bayesmf.model.likelihood import Observations
 from bayesmf.model.spec import Model
@@ -41,10 +41,12 @@ def update_response(
     response = data.response
     assert response is not None
     cells = response.cells
-    f = np.empty(data.size)
-    size = state.user.size
-    predict(cells.user, cells.item, state.user.x[:, :size], state.item.x[:, :size], 0.0, f)
-    weight = state.tau * state.user.alpha[cells.user] * state.item.alpha[cells.item]
+    f, weight = np.empty((2, data.size))
+    me, others = state.user, state.item
+    predict_rated(
+        cells.user, cells.item, me.x, others.x, me.size, state.tau, me.alpha, others.alpha, f,
+        weight,
+    )  # fmt: skip
     if response.weights is not None:
         weight *= response.weights
     drawn = learn != "none" and added is None
@@ -52,7 +54,7 @@ def update_response(
     x = list(added) if added is not None else [e.fitted(p, train) for e, p, train in parts]
     target = response.centred
     if model.likelihood.latent:
-        seen = Observations(cells.user, target, f + sum(x) if x else f, weight)
+        seen = Observations(cells.user, target, f + _add(x) if x else f, weight)
         seen = _update_likelihood(model, state, seen, draws, learn)
         target, weight = (
             model.likelihood.respond(state.likelihood, seen, stream(draws, None, "response")),
@@ -60,17 +62,22 @@ def update_response(
         )
     if drawn:
         for number, effect in enumerate(model.every_effect):
-            others = sum(each for k, each in enumerate(x) if k != number)
+            rest = [f, *x[:number], *x[number + 1 :]]
             state.effects[number] = effect.update(
                 state.effects[number],
                 response.prepared[number],
-                target - f - others,
+                target - _add(rest),
                 weight,
                 stream(draws, None, "effect", number),
                 learn == "all",
             )
             x[number] = effect.fitted(state.effects[number], response.prepared[number])
-    response.put(target - sum(x) if x else target)
+    response.put(target - _add(x) if x else target)
+
+
+def _add(terms: list[Array]) -> Array:
+    """The sum of arrays, of which one alone is not copied."""
+    return sum(terms[1:], start=terms[0])
 
 
 def _update_likelihood(

@@ -12,51 +12,89 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from bayesmf.machine import parallel, serial
-from bayesmf.random.philox import bits, normal_quantile, to_unit
+from bayesmf.machine import LANES, parallel, serial
+from bayesmf.random.philox import fill_lanes, lane_scratch
 
 BLOCKS = 64  # of users, whose sums are added in this order on any number of threads
+ONE_DRAW = 2**62  # rows that a draw has at most, so that all are of one
 
 
 @parallel
-def draw_chains(starts, order, codes, rho, fresh, y, w, counter, m, V, x):
+def draw_chains(starts, order, codes, batches, rho, fresh, y, w, counter, x):
     """Draws x given y_p = x_p + N(0, 1 / w_p): forward filtering, backward sampling.
 
-    ``rho`` and ``fresh`` = s^2 (1 - rho^2) are tables by code, ``m`` and ``V`` are scratch.
+    ``rho`` and ``fresh`` = s^2 (1 - rho^2) are tables by code. The users of a batch go side by
+    side, one in each lane, and end together: what a lane has before its user's first rating says
+    nothing, as that rating forgets what came before.
     """
-    for i in prange(len(starts) - 1):
-        draw_chain(starts[i], starts[i + 1], order, codes, rho, fresh, y, w, counter, i, m, V, x)
+    for number in prange(len(batches)):
+        users = batches[number]
+        size = longest(starts, users)
+        r, f = np.zeros((size + 1, LANES)), np.ones((size + 1, LANES))
+        m, V = np.zeros((size, LANES)), np.zeros((size, LANES))
+        for lane in range(LANES):
+            if users[lane] >= 0:
+                last = starts[users[lane] + 1]
+                for k in range(starts[users[lane]], last):
+                    p, t = order[k], size - last + k
+                    r[t, lane], f[t, lane] = rho[codes[k]], fresh[codes[k]]
+                    m[t, lane], V[t, lane] = y[p], w[p]
+        filter_lanes(r, f, m, V)
+        z = np.empty((size, LANES))
+        fill_lanes(counter, np.maximum(users, 0), ONE_DRAW, lane_scratch(size), z)
+        sample_lanes(r, f, m, V, z)
+        for lane in range(LANES):
+            if users[lane] >= 0:
+                last = starts[users[lane] + 1]
+                for k in range(starts[users[lane]], last):
+                    x[order[k]] = m[size - last + k, lane]
 
 
 @serial
-def draw_chain(first, end, order, codes, rho, fresh, y, w, counter, row, m, V, x):
-    """Draws the chain of one user.
+def longest(starts, users):
+    """Returns how many ratings the user of a batch has who has most; -1 stands for nobody."""
+    size = 0
+    for i in users:
+        if i >= 0:
+            size = max(size, starts[i + 1] - starts[i])
+    return size
 
-    filter    v = rho^2 V + s^2 (1 - rho^2);  1/V = 1/v + w;  m = V (rho m / v + w y)
-    backward  G = rho V / v_next;  x = m + G (x_next - rho m) + N(0, V (1 - G rho))
+
+@serial
+def filter_lanes(r, f, m, V):
+    """Turns y and w into mean and variance of x given what came until then, where f is fresh.
+
+    v = r^2 V + f;  1/V = 1/v + w;  m = V (r m / v + w y)
     """
-    mean, variance = 0.0, 0.0
-    for k in range(first, end):
-        p, r = order[k], rho[codes[k]]
-        ahead = r * r * variance + fresh[codes[k]]
-        share = 1.0 / (1.0 + ahead * w[p])
-        mean = (r * mean + ahead * w[p] * y[p]) * share
-        variance = ahead * share
-        m[k], V[k] = mean, variance
-    later, words = 0.0, bits(counter, row, 0)
-    for k in range(end - 1, first - 1, -1):
-        number = end - 1 - k
-        if number % 2 == 0:
-            words = bits(counter, row, number // 2)
-        z = normal_quantile(to_unit(words[number % 2]))
-        mean, variance = m[k], V[k]
-        if k < end - 1:
-            r = rho[codes[k + 1]]
-            G = r * variance / (r * r * variance + fresh[codes[k + 1]])
-            mean += G * (later - r * mean)
-            variance *= 1.0 - G * r
-        later = mean + np.sqrt(max(variance, 0.0)) * z
-        x[order[k]] = later
+    mean, variance = np.zeros(LANES), np.zeros(LANES)
+    for t in range(len(m)):
+        for lane in range(LANES):
+            rho, w = r[t, lane], V[t, lane]
+            ahead = rho * rho * variance[lane] + f[t, lane]
+            share = 1.0 / (1.0 + ahead * w)
+            mean[lane] = (rho * mean[lane] + ahead * w * m[t, lane]) * share
+            variance[lane] = ahead * share
+            m[t, lane], V[t, lane] = mean[lane], variance[lane]
+
+
+@serial
+def sample_lanes(r, f, m, V, z):
+    """Turns means into draws, from the last to the first; z are standard normals in that order.
+
+    G = r V / v_next;  x = m + G (x_next - r m) + N(0, V (1 - G r)).  f and V are overwritten.
+    """
+    gain, ahead, sd = f.reshape(-1), r.reshape(-1)[LANES:], V.reshape(-1)
+    for n in range(len(sd)):
+        rho, variance = ahead[n], sd[n]
+        G = rho * variance / (rho * rho * variance + gain[n + LANES])
+        gain[n], sd[n] = G, np.sqrt(max(variance * (1.0 - G * rho), 0.0))
+    later = np.zeros(LANES)
+    for t in range(len(m) - 1, -1, -1):
+        for lane in range(LANES):
+            mean = m[t, lane]
+            mean += f[t, lane] * (later[lane] - r[t + 1, lane] * mean)
+            later[lane] = mean + V[t, lane] * z[len(m) - 1 - t, lane]
+            m[t, lane] = later[lane]
 
 
 @parallel
@@ -114,8 +152,9 @@ def interpolate(before, after, code_before, code_after, x, rho, variance, mean, 
             continue
         r = rho[code_before[q]] if a >= 0 else 0.0
         s = rho[code_after[q]] if b >= 0 else 0.0
-        known_a = x[a] if a >= 0 else 0.0
-        known_b = x[b] if b >= 0 else 0.0
+        ahead = r * x[a] if a >= 0 else 0.0
         free = 1.0 - r * r * s * s
-        mean[q] = (r * (1.0 - s * s) * known_a + s * (1.0 - r * r) * known_b) / free
+        gain = s * (1.0 - r * r) / free
+        # not as a sum of two products, of which the compiler may fuse either with the sum
+        mean[q] = ahead + gain * ((x[b] if b >= 0 else 0.0) - s * ahead)
         doubt[q] = variance * (1.0 - r * r) * (1.0 - s * s) / free
