@@ -100,13 +100,3 @@ def rated_pairs() -> Pairs:
     rated.predict_rated(user, item, x, y, 6, 1.7, alpha, beta, f, w)
     plain = [x[i, 0] + y[j, 0] + x[i, 1:6] @ y[j, 1:6] for i, j in zip(user, item, strict=True)]
     return [(f, np.array(plain)), (w, 1.7 * alpha[user] * beta[item])]
-
-
-@case
-def response_both_ways() -> Pairs:
-    """Values as they are, and in another order."""
-    rng = np.random.default_rng(2)
-    values, order = rng.normal(size=5000), rng.permutation(5000)
-    by_user, by_item = np.empty((2, 5000))
-    rated.put_both(values, order, by_user, by_item)
-    return [(by_user, values), (by_item, values[order])]

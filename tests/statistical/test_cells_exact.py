@@ -66,7 +66,8 @@ def run(model: Ordinal, cell: np.ndarray, parameters: dict, read) -> list[np.nda
     centred, user = np.array(model.levels)[cell] - model.origin, np.zeros(len(cell), np.int32)
     tau, found = 1.0, []
     for number in range(DRAWS):
-        seen = Observations(user, centred, F, tau * OWN)
+        weight = tau * OWN
+        seen = Observations(user, centred, F, weight, np.sqrt(weight))
         draws = Draws(3, sweep=2 * number)  # what all share is moved in every other sweep
         parameters, tau = model.update(parameters, tau, HYPER, seen, draws, True)
         found.append(read(parameters, tau))
@@ -133,7 +134,7 @@ def test_two_thumbs(ratings):
     at, user, centred = 0.0, np.zeros(2, np.int32), np.array(ratings) - model.origin
     rng, found = np.random.default_rng(0), []
     for number in range(DRAWS):
-        seen = Observations(user, centred, at + added, np.ones(2))
+        seen = Observations(user, centred, at + added, np.ones(2), np.ones(2))
         z = model.respond({}, seen, Draws(5, sweep=number))
         precision = 1 / variance + 2
         at = (z - added).sum() / precision + rng.normal() / np.sqrt(precision)

@@ -13,7 +13,6 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.kernels.designs import NO_VALUES, Sparse, pattern
-from bayesmf.kernels.response.rated import put_both
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
@@ -89,6 +88,7 @@ class Response:
     by_user: Array
     by_item: Array
     order: NDArray[np.int64]  # by_item[k] is by_user[order[k]]
+    scratch: Array  # three rows, overwritten in every sweep: memory asked for anew would be slower
     prepared: tuple[Any, ...] = ()  # the ratings as each effect of the model takes them
     weights: Array | None = None  # those given with the ratings
 
@@ -101,11 +101,16 @@ class Response:
         order = np.argsort(rows.index, kind="stable")
         prepared = tuple(effect.prepare(cells) for effect in model.every_effect)
         by_item = centred[order]
-        return cls(cells, centred, centred.copy(), by_item, order, prepared, rows.weights)
+        scratch = np.empty((3, len(centred)))
+        return cls(cells, centred, centred.copy(), by_item, order, scratch, prepared, rows.weights)
 
-    def put(self, values: Array) -> None:
-        """Hand new values to the kernels."""
-        put_both(values, self.order, self.by_user, self.by_item)
+    def put(self, target: Array, explained: Array | None = None) -> None:
+        """Hand a new response to the kernels: the target without what is explained already."""
+        if explained is None:
+            self.by_user[:] = target
+        else:
+            np.subtract(target, explained, out=self.by_user)
+        np.take(self.by_user, self.order, out=self.by_item, mode="clip")  # the fastest of its modes
 
 
 @dataclass(frozen=True)

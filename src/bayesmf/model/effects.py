@@ -58,7 +58,7 @@ class Effect(Protocol):
     ) -> Parameters:
         """Draw the parameters anew, given residual_p = x_p + N(0, 1 / weight_p).
 
-        Unless ``shared``, what all ratings share stays as it is.
+        Unless ``shared``, what all ratings share stays as it is. ``weight`` is overwritten later.
         """
 
     def fitted(self, parameters: Parameters, train: Any) -> Array:

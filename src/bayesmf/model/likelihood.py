@@ -65,6 +65,7 @@ class Observations(NamedTuple):
     centred: Array  # the rating less the model's centre
     f: Array  # its linear predictor
     weight: Array  # w = tau alpha_i beta_j
+    root: Array  # the square root of the weight
 
 
 @runtime_checkable

@@ -128,8 +128,8 @@ class Cells:
 
     def cells(self, seen: Observations) -> kernels.Cells:
         """The ratings as the kernels take them."""
-        first, root = self.levels[0] - self.origin, np.sqrt(seen.weight)
-        return kernels.Cells(seen.user, seen.centred, first, 1 / self.step, seen.f, root)
+        first = self.levels[0] - self.origin
+        return kernels.Cells(seen.user, seen.centred, first, 1 / self.step, seen.f, seen.root)
 
     def respond(self, parameters: Parameters, seen: Observations, draws: Draws) -> Array:
         """Draw z of every rating between the cuts of its cell."""
@@ -316,7 +316,7 @@ class _Steps:
         step = kernels.BLOCK if self.own else kernels.PART
         self.parts = np.append(np.arange(0, count, step), count)
         if self.own:
-            self.parts = np.searchsorted(seen.user, self.parts)
+            self.parts = np.searchsorted(seen.user, self.parts.astype(seen.user.dtype))
         self.rows: Array | None = None
         self.contrasts = _find_contrasts(self.size)
 

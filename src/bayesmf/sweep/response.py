@@ -41,7 +41,7 @@ def update_response(
     response = data.response
     assert response is not None
     cells = response.cells
-    f, weight = np.empty((2, data.size))
+    f, weight, root = response.scratch
     me, others = state.user, state.item
     predict_rated(
         cells.user, cells.item, me.x, others.x, me.size, state.tau, me.alpha, others.alpha, f,
@@ -54,12 +54,11 @@ def update_response(
     x = list(added) if added is not None else [e.fitted(p, train) for e, p, train in parts]
     target = response.centred
     if model.likelihood.latent:
-        seen = Observations(cells.user, target, f + _add(x) if x else f, weight)
-        seen = _update_likelihood(model, state, seen, draws, learn)
-        target, weight = (
-            model.likelihood.respond(state.likelihood, seen, stream(draws, None, "response")),
-            seen.weight,
-        )
+        np.sqrt(weight, out=root)
+        seen = Observations(cells.user, target, f + _add(x) if x else f, weight, root)
+        _update_likelihood(model, state, seen, draws, learn)
+        own = stream(draws, None, "response")
+        target = model.likelihood.respond(state.likelihood, seen, own)
     if drawn:
         for number, effect in enumerate(model.every_effect):
             rest = [f, *x[:number], *x[number + 1 :]]
@@ -72,7 +71,7 @@ def update_response(
                 learn == "all",
             )
             x[number] = effect.fitted(state.effects[number], response.prepared[number])
-    response.put(target - _add(x) if x else target)
+    response.put(target, _add(x) if x else None)
 
 
 def _add(terms: list[Array]) -> Array:
@@ -82,12 +81,14 @@ def _add(terms: list[Array]) -> Array:
 
 def _update_likelihood(
     model: Model, state: State, seen: Observations, draws: Draws, learn: Learn
-) -> Observations:
-    """Draw the likelihood's parameters and tau; the ratings come back with new weights."""
+) -> None:
+    """Draw the likelihood's parameters and tau, which changes the weights."""
     if learn == "none":
-        return seen
+        return
     before, own = state.tau, stream(draws, None, "response", 1)
     state.likelihood, state.tau = model.likelihood.update(
         state.likelihood, before, model.priors, seen, own, learn == "all"
     )
-    return seen._replace(weight=seen.weight * (state.tau / before))
+    if state.tau != before:
+        np.multiply(seen.weight, state.tau / before, out=seen.weight)
+        np.sqrt(seen.weight, out=seen.root)

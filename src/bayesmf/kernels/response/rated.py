@@ -1,4 +1,4 @@
-"""What the rows say of every rating that a sweep learns from, and a working response both ways."""
+"""What the rows say of every rating that a sweep learns from."""
 
 from __future__ import annotations
 
@@ -40,13 +40,3 @@ def predict_rated(user, item, x, y, size, tau, alpha, beta, f, w):
                     first += x[i, a] * y[j, a]
             f[p] = first
             p += FOUR if together else 1
-
-
-@parallel
-def put_both(values, order, by_user, by_item):
-    """Fills in values by user, and by item: by_item[k] is values[order[k]]."""
-    for part in prange(-(-len(values) // PART)):
-        first = int(part) * PART
-        for k in range(first, min(first + PART, len(values))):
-            by_user[k] = values[k]
-            by_item[k] = values[order[k]]
