@@ -100,3 +100,12 @@ def rated_pairs() -> Pairs:
     rated.predict_rated(user, item, x, y, 6, 1.7, alpha, beta, f, w)
     plain = [x[i, 0] + y[j, 0] + x[i, 1:6] @ y[j, 1:6] for i, j in zip(user, item, strict=True)]
     return [(f, np.array(plain)), (w, 1.7 * alpha[user] * beta[item])]
+
+
+@case
+def reordered() -> Pairs:
+    """Values in another order, of more than two pieces of work."""
+    values = np.random.default_rng(4).normal(size=5000)
+    order, out = np.argsort(values), np.empty(5000)
+    rated.reorder(values, order, out)
+    return [(out, np.sort(values))]

@@ -13,6 +13,7 @@ from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings, Rows
 from bayesmf.kernels.designs import NO_VALUES, Sparse, pattern
+from bayesmf.kernels.response.rated import reorder
 from bayesmf.kernels.rows import Observed, batches
 from bayesmf.model.designs import Matrix, Name, SideFacts
 from bayesmf.model.spec import Model
@@ -110,7 +111,7 @@ class Response:
             self.by_user[:] = target
         else:
             np.subtract(target, explained, out=self.by_user)
-        np.take(self.by_user, self.order, out=self.by_item, mode="clip")  # the fastest of its modes
+        reorder(self.by_user, self.order, self.by_item)
 
 
 @dataclass(frozen=True)

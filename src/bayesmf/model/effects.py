@@ -58,7 +58,8 @@ class Effect(Protocol):
     ) -> Parameters:
         """Draw the parameters anew, given residual_p = x_p + N(0, 1 / weight_p).
 
-        Unless ``shared``, what all ratings share stays as it is. ``weight`` is overwritten later.
+        Unless ``shared``, what all ratings share stays as it is. ``residual`` and ``weight`` are
+        overwritten later.
         """
 
     def fitted(self, parameters: Parameters, train: Any) -> Array:

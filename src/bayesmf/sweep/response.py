@@ -62,10 +62,11 @@ def update_response(
     if drawn:
         for number, effect in enumerate(model.every_effect):
             rest = [f, *x[:number], *x[number + 1 :]]
+            np.subtract(target, _add(rest), out=root)  # which the likelihood has done with
             state.effects[number] = effect.update(
                 state.effects[number],
                 response.prepared[number],
-                target - _add(rest),
+                root,
                 weight,
                 stream(draws, None, "effect", number),
                 learn == "all",

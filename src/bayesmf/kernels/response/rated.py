@@ -40,3 +40,11 @@ def predict_rated(user, item, x, y, size, tau, alpha, beta, f, w):
                     first += x[i, a] * y[j, a]
             f[p] = first
             p += FOUR if together else 1
+
+
+@parallel
+def reorder(values, order, out):
+    """Fills in out_k = values[order_k]."""
+    for part in prange(-(-len(out) // PART)):
+        for k in range(part * PART, min((part + 1) * PART, len(out))):
+            out[k] = values[order[k]]
