@@ -316,11 +316,11 @@ MISTAKES = {  # of each function: what is right, what is written for it, and wha
         ("turns, inverse.T, A.T", "turns, A, inverse", PREDICTIONS),
         ("turns, inverse.T, A.T", "turns, inverse, A", PREDICTIONS),
     ],
-    moves._transform: [
-        ("turned = inverse @ part.Lambda @ inverse.T", "turned = part.Lambda", BASIS),
-        ("inverse @ part.Lambda @ inverse.T", "A.T @ part.Lambda @ A", BASIS),
-        ("A.T @ part.mu", "A @ part.mu", BASIS),
-        ("own + side.shifts", "own", BASIS),
+    moves._transform: [("own + side.shifts", "own", BASIS)],
+    moves.turn_prior: [
+        ("turned = inverse @ layer.Lambda @ inverse.T", "turned = layer.Lambda", BASIS),
+        ("inverse @ layer.Lambda @ inverse.T", "A.T @ layer.Lambda @ A", BASIS),
+        ("A.T @ layer.mu", "A @ layer.mu", BASIS),
     ],
     moves.Turns.add: [
         ("there @ A", "A @ there", PREDICTIONS),

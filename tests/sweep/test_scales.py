@@ -17,14 +17,22 @@ from oracle.joint import log_joint
 from oracle.variants import VARIANTS, WEIGHTED, random_state, small_ratings
 from statistical import mistakes
 
-ALL = {name: model for name, model in {**VARIANTS, **WEIGHTED}.items() if model.rank}
+ALL = {
+    name: replace(model, rank=4) for name, model in {**VARIANTS, **WEIGHTED}.items() if model.rank
+}
 SIDES = ("user", "item")
+SINGLE = 2  # so that two directions are left, which share a factor
 
 
 def world(name):
     model = ALL[name]
     data = Data.of(small_ratings(weighted=name in WEIGHTED), model)
     return model, data, random_state(model, data, 4)
+
+
+@pytest.fixture(autouse=True)
+def single(monkeypatch):
+    monkeypatch.setattr(scales, "SINGLE", SINGLE)
 
 
 def move(model, data, state, side, sweep=0):
@@ -69,7 +77,7 @@ def test_the_factors_are_drawn_from_the_joint_density(name, side, monkeypatch):
         move(model, data, new, side)
         c, expected = found
         change = log_joint(model, data, new) - log_joint(model, data, state)
-        wide = np.repeat(c.reshape(-1, 2), [1, model.rank], axis=1)
+        wide = np.repeat(c.reshape(-1, SINGLE + 2), [1, 1, 1, 2], axis=1)
         change += float(np.sum(volume(model, side, len(me.x), me) * np.log(wide)))
         assert change == pytest.approx(expected, abs=1e-8)
 
@@ -77,7 +85,7 @@ def test_the_factors_are_drawn_from_the_joint_density(name, side, monkeypatch):
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("side", SIDES)
 def test_what_is_moved_and_what_stays(name, side):
-    """Own parts and designs each by a factor of their own; what has a fixed prior stays."""
+    """Own parts and designs each by factors of their own; what has a fixed prior stays."""
     model, data, state = world(name)
     old = copy.deepcopy(state)
     move(model, data, state, side)
@@ -86,17 +94,46 @@ def test_what_is_moved_and_what_stays(name, side):
     learned = np.zeros(me.size, bool)
     for group in model.groups(side):
         learned[group.first : group.end] = group.hyper is not None
-    factors = me.own.sum(axis=0) / np.where(was.own.sum(axis=0), was.own.sum(axis=0), 1)
-    np.testing.assert_allclose(me.own, was.own * factors, atol=1e-9)
+    axes = scales._axes(model, side, old, Draws(2))
+    own, before = me.own @ axes, was.own @ axes
+    factors = own.sum(axis=0) / np.where(before.sum(axis=0), before.sum(axis=0), 1)
+    np.testing.assert_allclose(own, before * factors, atol=1e-9)
     assert not np.isclose(factors[learned], 1).any()
-    np.testing.assert_allclose(me.own[:, ~learned], was.own[:, ~learned], atol=1e-9)
-    np.testing.assert_allclose(me.mu[learned], (was.mu * factors)[learned])
+    np.testing.assert_allclose(own[:, ~learned], before[:, ~learned], atol=1e-9)
+    np.testing.assert_allclose((me.mu @ axes)[learned], (was.mu @ axes * factors)[learned])
     mine = data.user if side == "user" else data.item
     for number, shift in enumerate(me.shifts):
         assert not np.allclose(shift.W, was.shifts[number].W)
         moved = shift.offset.copy()
         refresh_offsets(me, mine, number)
         np.testing.assert_allclose(shift.offset, moved, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_move_changes_no_axis(name, side):
+    """Or the way back would be another: in the axes covariances are diagonal, before and after."""
+    model, data, state = world(name)
+    inverse = np.linalg.inv(scales._axes(model, side, state, Draws(2)))
+    for _ in range(2):
+        me, others = state.sides(side)
+        for rows, own, turn in (
+            (me, model.has_own(side), inverse),
+            (others, model.has_own(SIDES[side == "user"]), np.linalg.inv(inverse).T),
+        ):
+            Lambda = (rows if own else rows.shifts[0]).Lambda[1:, 1:]
+            seen = turn[1:, 1:] @ Lambda @ turn[1:, 1:].T
+            np.testing.assert_allclose(seen, np.diag(np.diag(seen)), atol=1e-9 * seen.max())
+        move(model, data, state, side)
+
+
+def test_every_direction_has_its_turn():
+    """Which directions have a factor of their own depends on the sweep alone, each as often."""
+    model, _, state = world("no side")
+    first, *more = (scales._axes(model, "user", state, Draws(1, sweep=k)) for k in range(400))
+    places = [np.argmax(np.abs(np.linalg.inv(first) @ each), axis=0)[1:] for each in more]
+    counts = np.apply_along_axis(np.bincount, 0, np.array(places))[1:]
+    assert ((counts > 60) & (counts < 140)).all(), counts
 
 
 def test_rows_with_priors_of_their_own_stay():
@@ -109,7 +146,7 @@ def test_rows_with_priors_of_their_own_stay():
 
 def test_rows_with_many_ratings_stay():
     """Six ratings of a row of three columns are as many as it takes, two are not."""
-    model = ALL["no side"]
+    model = VARIANTS["no side"]
     for items, moved in ((12, False), (3, True)):
         data = Data.of(small_ratings(6, items), model)
         state = random_state(model, data, 4)
@@ -160,26 +197,37 @@ DENSITY = (
     "user",
 )
 MOVED = test_what_is_moved_and_what_stays, "both sides, joint bias", "user"
+AXES = test_a_move_changes_no_axis, "both sides", "user"
 MOMENTS = (test_the_factors_leave_their_density_as_it_is,)
 MISTAKES = {  # of each function: what is right, what is written for it, and what notices
     scales.move_scales: [
         ("state.tau * me.alpha", "state.tau * np.ones(len(me.alpha))", DENSITY),
         ("state.tau * me.alpha", "me.alpha", DENSITY),
-        ("others.x, others.alpha", "others.x, np.ones(len(others.x))", DENSITY),
+        ("inverse.T, others.alpha", "inverse.T, np.ones(len(others.x))", DENSITY),
+        ("@ inverse.T, others", "@ inverse, others", DENSITY),
+        ("axes / factor @ inverse", "axes @ inverse", DENSITY),
+    ],
+    scales._axes: [
+        ("np.linalg.inv(mine), theirs", "mine, theirs", AXES),
+        ("np.linalg.inv(mine), theirs", "mine + theirs", AXES),
+        ("SIDES if name == ", "SIDES if name != ", AXES),
     ],
     scales._prior: [
         ("= group.hyper.nu", "= group.hyper.nu + 1", DENSITY),
-        ("G * Lambda", "Lambda", DENSITY),
-        ("m * (Lambda @ layer.mu[mine])", "0.0", DENSITY),
+        ("(A.T @ G @ A) * Lambda", "Lambda", DENSITY),
+        ("(A.T @ G @ A) * Lambda", "G * Lambda", DENSITY),
+        ("B @ layer.Lambda[mine, mine] @ B.T", "layer.Lambda[mine, mine]", DENSITY),
+        ("(A.T @ m) * (Lambda @ (A.T @ layer.mu[mine]))", "0.0", DENSITY),
+        ("(A.T @ m) * (Lambda", "m * (Lambda", DENSITY),
+        ("(A.T @ layer.mu[mine])", "layer.mu[mine]", DENSITY),
         ("[model.design_group()] if number else", "[] if number else", MOVED),
     ],
     scales._apply: [
-        ("shift.W = shift.W * factor", "pass", DENSITY),
-        ("shift.offset = shift.offset * factor", "pass", MOVED),
-    ],
-    scales._apply_to_prior: [
-        ("layer.mu * factor", "layer.mu", DENSITY),
-        ("/ np.outer(factor, factor)", "/ factor", DENSITY),
+        ("shift.W = shift.W @ A", "pass", DENSITY),
+        ("shift.offset = shift.offset @ A", "pass", MOVED),
+        ("x += shift.offset", "pass", MOVED),
+        ("turn_prior(me, *turns[0])", "pass", DENSITY),
+        ("turn_prior(shift, A, inverse)", "pass", DENSITY),
     ],
 }  # fmt: skip
 IN_KERNEL = [  # each of them is compiled

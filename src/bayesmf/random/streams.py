@@ -23,7 +23,7 @@ BY_SIDE: dict[str, dict[str, tuple[int, ...]]] = {
     "W_free": {"user": (7, 10, 13), "item": (23, 26, 29)},  # the non-centred form
     "tau_with_alpha": {"user": (64,), "item": (65,)},
     "mean": {"user": (66,), "item": (67,)},  # of the features, against the other side's biases
-    "scales": {"user": (70,), "item": (71,)},  # of the parts of the rows
+    "scales": {"user": (70, 72), "item": (71, 73)},  # of the parts of the rows
     # a random start
     "start_rows": {"user": (48,), "item": (49,)},
     "start_W": {"user": (50, 44, 46), "item": (51, 45, 47)},

@@ -178,11 +178,16 @@ def _summed(model: Model, name: Name, side: Side) -> tuple[Array, Array]:
 
 
 def _transform(model: Model, name: Name, turns: Turns, A: Array, inverse: Array) -> None:
-    """Rows, W and offsets x become x A; mu becomes A'mu, and Lambda A^-1 Lambda A^-T."""
+    """Rows, W and offsets x become x A, and priors with them."""
     side, _ = turns.state.sides(name)
     turns.add(name, A, np.zeros(side.size))
     own: list[Side | Shift] = [side] if model.has_own(name) else []
     for part in own + side.shifts:
-        part.mu = A.T @ part.mu
-        turned = inverse @ part.Lambda @ inverse.T
-        part.Lambda = (turned + turned.T) / 2
+        turn_prior(part, A, inverse)
+
+
+def turn_prior(layer: Side | Shift, A: Array, inverse: Array) -> None:
+    """The prior of rows x A: mu becomes A'mu, and Lambda A^-1 Lambda A^-T."""
+    layer.mu = A.T @ layer.mu
+    turned = inverse @ layer.Lambda @ inverse.T
+    layer.Lambda = (turned + turned.T) / 2
