@@ -223,6 +223,24 @@ def test_where_who_rates_what_says_nothing_newcomers_are_at_the_mean(rated):
         assert table["sd"].to_numpy().max() < 10
 
 
+def test_where_raters_tell_hardly_anything_a_newcomer_is_no_further_than_a_stranger():
+    """Newness is a ratio then of two numbers near 0, and was -1993 here in one draw."""
+    rng = np.random.default_rng(2)
+    users, items = np.nonzero(rng.random((60, 40)) < 0.5)
+    values = 3 + rng.normal(0, 0.6, 60)[users] + rng.normal(0, 0.6, 40)[items]
+    values = np.clip(np.rint(values + rng.normal(0, 0.7, len(users))), 1, 5)
+    train = Ratings.from_triplets(users=users, items=items, ratings=values)
+    fit = Gibbs(Model(rank=2), sweeps=60, chains=2).fit(train)
+    some = Ratings.from_triplets(users=[NOBODY] * 4, items=[1, 2, 3, 4], ratings=[5, 4, 3, 2])
+    more = fit.fold_in(some)
+    newness = more.posterior.draws["user.newness"]
+    assert newness.min() >= 0
+    assert newness.max() <= 1
+    asked = [(NOBODY, item) for item in range(5, 40)]
+    known, unknown = (each.predict(asked)["sd"].to_numpy().max() for each in (more, fit))
+    assert known < 1.2 * unknown
+
+
 def test_who_rates_what_helps_newcomers():
     """Users choose what they like: with the new prior the first ratings say more."""
     cut = cold_start(generate(World(400, 60, 9000, rank=2, influence=2.0), seed=1)[0], 0, 0.2, 2)

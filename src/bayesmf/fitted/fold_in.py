@@ -21,7 +21,7 @@ from bayesmf.fitted.by_rating import (
     positions,
     row_parameters,
 )
-from bayesmf.fitted.new_rows import GroupPriors, NewRows
+from bayesmf.fitted.new_rows import GroupPriors, NewRows, as_share
 from bayesmf.fitted.newcomers import join_given
 from bayesmf.fitted.posterior import Posterior, merge_ratings
 from bayesmf.fitted.settle import (
@@ -277,7 +277,10 @@ class _Folding:
         first = begin_draws(self.old, self.seed, span.start + 1)
         own = StackedDraws(first.seed, first.chain, first.sweep, each=rows)
         traces = priors.traces.reshape(times * groups, -1)
-        found = draw_stacked_rows(self.model, self.side, stacked, traces, own, ROUNDS)
+        x, noise, alpha, newness = draw_stacked_rows(
+            self.model, self.side, stacked, traces, own, ROUNDS
+        )
+        found = x, noise, alpha, as_share(newness)
         return {
             name: array.astype(np.float32).reshape(times, rows, *array.shape[1:])
             for name, array in zip(("x", "noise", "alpha", "newness"), found, strict=True)
@@ -314,13 +317,14 @@ class _Folding:
         update_rows(model, mine, me, others, new, means)
         if kind == "draw":
             noise -= me.x[:, :size]
+        newness = np.einsum("ic,ic->i", priors.traces[0, priors.group], means.cov.own)
         rows: dict[str, Array] = {
             f"{side}.x": me.x[:, :size],
             f"{side}.alpha": me.alpha,
             f"{side}.scale": me.scale,
             f"{side}.noise": noise,
             f"{side}.query": np.zeros(len(me.x)),
-            f"{side}.newness": np.einsum("ic,ic->i", priors.traces[0, priors.group], means.cov.own),
+            f"{side}.newness": as_share(newness),
         }
         for k in self._rated_sets():
             name = f"{self.other}.{shift_names(k)['W']}"

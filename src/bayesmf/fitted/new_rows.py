@@ -21,7 +21,9 @@ common, a_{g+1}(s) - a_g(s), is in the row; the rest is a product newness_i b_j 
 
     b_j = T_j' H_1 Q_j      newness = tr(G H_{g+1} M) / ((g + 1) tr(H_1 M)),  M = mean of Q_j T_j'
 
-so that a known user has newness 0 and a stranger 1. In all products T_j stands for (1, T_j).
+so that a known user has newness 0 and a stranger 1. It is a share, and cut off where it is not one:
+if raters tell hardly anything, it is a ratio of two numbers near 0. In all products T_j stands for
+(1, T_j).
 
 Of given designs X, such as attributes, newcomers have rows too. Then S_i stands for S_i - X_i W,
 and X_i W is added to the mean of a newcomer. This W is not the model's, which is what X adds to
@@ -332,6 +334,11 @@ class NewRows:
         if self.cross.any():
             vars(found)["_axes"] = tuple(values[span] for values in self._axes)
         return found
+
+
+def as_share(newness: Array) -> Array:
+    """How much of b_j a row has: nothing, all, or what is between."""
+    return np.clip(newness, 0.0, 1.0)
 
 
 def _regress(X: Any, rows: Array, weight: Array, count: int) -> Array:
