@@ -227,6 +227,11 @@ def test_a_model_with_times_is_served_and_asks_for_them(make_client, timed_fit):
         assert '"time"' in ask(client, path, {"ratings": [one]}, 422)["error"]
         assert ask(client, path, {"ratings": [{**one, "time": 86_400 * 10_500}]})
     assert ask(client, "recommend", {"users": [4], "at": "now"})["recommendations"]
+    pair = {"user": 4, "item": 3}
+    told = ask(client, "explain", {**pair, "at": 86_400 * 10_500})
+    assert "mood" in told["parts"]
+    assert "mood" not in ask(client, "explain", pair)["parts"]
+    assert '"at": "never"' in ask(client, "explain", {**pair, "at": "never"}, 422)["error"]
 
 
 @pytest.mark.parametrize("path", ["ratings?user=nobody", "explain", "similar"])
