@@ -70,7 +70,7 @@ INSIDE = {  # what callers have no use for
     "size", "first_shifted", "design_group", "designs", "responds", "to_dict", "from_dict",
     "most_sweeps", "room_for", "draws_kept", "matrix", "check", "place", "start", "sweep",
     "map", "describe_engine", "shared", "cluster", "propagate", "from_traces", "format_table",
-    "render", "message", "check_rows", "entries_of", "format_lines",
+    "render", "message", "check_rows", "format_lines",
 }  # fmt: skip
 CALLED = {Fitted: "fit", Plot: "fit.plot"}  # as whom the methods are shown
 

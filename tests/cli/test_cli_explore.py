@@ -62,6 +62,24 @@ def test_a_fit_shows_titles_everywhere(world, tmp_path, monkeypatch):
         assert word in shown
 
 
+def test_an_explanation_at_a_time_and_of_an_item_known_by_its_attributes(world, tmp_path):
+    words = "--user-col", "who", "--item-col", "film", "--rating-col", "points", "--time-col", "day"
+    rated = rated_frame()
+    rated[rated["film"] != "i23"].to_csv(tmp_path / "ratings.csv", index=False)
+    run("fit", tmp_path / "ratings.csv", *words, "--time", "chain", "--rank", 1, "--sweeps", 6,
+        "--chains", 1, "--item-attributes", world / "films.csv", "--item-kinds",
+        "title:none,genres:set", "--quiet", "--out", tmp_path / "fit")  # fmt: skip
+    pair = tmp_path / "fit", "--user", "u1", "--item", "i23"
+    fit = bayesmf.load_model(tmp_path / "fit")
+    told = json.loads(run("explain", *pair, "--at", 86_400 * 9, "--json"))
+    assert told == fit.explain("u1", "i23", at=86_400 * 9)
+    assert "mood" in run("explain", *pair, "--at", "1970-01-10")
+    assert "mood" not in run("explain", *pair)
+    assert "--at never is no time" in run("explain", *pair, "--at", "never", code=2)
+    for user, code in (("u1", 0), ("no", 2)):
+        run("explain", tmp_path / "fit", "--user", user, "--item", "i23", code=code)
+
+
 def test_titles_may_be_given_later(world, tmp_path):
     (tmp_path / "short.csv").write_text("film,what\ni1,One\ni3,Three\n")
     items = "--items", tmp_path / "short.csv"

@@ -17,7 +17,7 @@ from bayesmf import MAP, DataError, Gibbs, Variational
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
 from bayesmf.fitted.base import Fitted, SavedFit
-from bayesmf.fitted.explain import explain, parts_of, shares
+from bayesmf.fitted.explain import AskedPair, explain, parts_of, shares
 from bayesmf.model.data import Data
 from bayesmf.model.state import refresh_offsets
 from oracle import conditionals as readable
@@ -26,6 +26,14 @@ from oracle.variants import VARIANTS, small_ratings
 TRAIN = small_ratings(9, 7, seed=1)
 NAMES = ("no side", "both sides, joint bias, robust, student-t", "user side only",
          "no side, truncated", "biases")  # fmt: skip
+
+
+def cell(user, item):
+    return Cells(np.array([user], np.int32), np.array([item], np.int32))
+
+
+def pair_of(posterior, user, item):
+    return AskedPair(posterior, cell(user, item))
 
 
 def fitted(name: str = "no side", **settings):
@@ -321,7 +329,9 @@ def test_the_part_of_the_designs_is_that_of_the_offsets(name):
         offset, y = state.user.offset[0], state.item.x[1, :size]
         expected.append(offset[0] + offset[1:] @ y[1:])
     assert np.ptp(expected) > 0
-    np.testing.assert_allclose(parts_of(posterior, 0, 1, TRAIN)["designs"], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        parts_of(pair_of(posterior, 0, 1), TRAIN)["designs"], expected, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ["no side", "user side", "both sides, joint bias", "biases",
@@ -334,7 +344,7 @@ def test_shares_are_what_a_rating_adds_to_the_conditional_mean(name):
     refresh_offsets(state.user, data.user)
     z = state.item.x[2, : model.size].copy()
     z[0] = 1.0
-    found = shares(fit.posterior, 0, 2, TRAIN)
+    found = shares(pair_of(fit.posterior, 0, 2), TRAIN)
     if model.has_own("user"):
         gaussian = readable.row(state, data.user, 0, model)
         free = slice(0, model.size)
@@ -464,7 +474,7 @@ def test_a_fit_shows_itself_in_one_line():
 
 def test_explain_takes_the_posterior_alone():
     fit = fitted()
-    assert "prediction" in explain(fit.posterior, 0, 0, None)
+    assert "prediction" in explain(fit.posterior, cell(0, 0), None)
 
 
 def test_users_by_series_and_frame():

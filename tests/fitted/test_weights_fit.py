@@ -11,7 +11,8 @@ from click.testing import CliRunner
 import bayesmf
 from bayesmf import MAP, Gibbs, Propagation, Ratings, Variational, write
 from bayesmf.cli.main import main
-from bayesmf.fitted.explain import shares
+from bayesmf.data.pairs import Cells
+from bayesmf.fitted.explain import AskedPair, shares
 from oracle.checkpoints import Stop, content
 from oracle.variants import VARIANTS, small_ratings
 
@@ -141,7 +142,8 @@ def test_an_explanation_weighs_ratings_as_the_fit_did():
     fit = sampled()
     weights = np.full(len(TRAIN), 1e-6)
     weights[2] = 1e6  # of user 0, who rated everything but the last item
-    added = shares(fit.posterior, 0, 2, with_weights(TRAIN, weights))
+    pair = AskedPair(fit.posterior, Cells(np.array([0]), np.array([2])))
+    added = shares(pair, with_weights(TRAIN, weights))
     assert np.argmax(np.abs(added)) == 2
     assert np.abs(np.delete(added, 2)).max() < 1e-3 * np.abs(added[2])
 

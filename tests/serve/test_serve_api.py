@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bayesmf import load_model
+import bayesmf
+from bayesmf import Ratings, load_model
 
 LIMITS = [("users", "n", 1001), ("users", "n", 0), ("items", "search", "x" * 201)]
 
@@ -227,6 +228,23 @@ def test_a_model_with_times_is_served_and_asks_for_them(make_client, timed_fit):
         assert '"time"' in ask(client, path, {"ratings": [one]}, 422)["error"]
         assert ask(client, path, {"ratings": [{**one, "time": 86_400 * 10_500}]})
     assert ask(client, "recommend", {"users": [4], "at": "now"})["recommendations"]
+    pair = {"user": 4, "item": 3}
+    told = ask(client, "explain", {**pair, "at": 86_400 * 10_500})
+    assert "mood" in told["parts"]
+    assert "mood" not in ask(client, "explain", pair)["parts"]
+    assert '"at": "never"' in ask(client, "explain", {**pair, "at": "never"}, 422)["error"]
+
+
+def test_an_item_known_by_its_attributes_is_explained(make_client, tmp_path):
+    rng = np.random.default_rng(0)
+    user, item = np.nonzero(rng.random((20, 12)) < 0.6)
+    data = Ratings.from_triplets(users=user, items=item, ratings=rng.integers(1, 6, len(user)))
+    kinds = pa.table({"item": np.arange(14), "kind": ["even", "odd"] * 7})
+    fit = bayesmf.fit(data, rank=1, sweeps=4, chains=1, item_attributes=kinds)
+    fit.save(tmp_path / "fit")
+    client, _ = make_client(tmp_path / "fit", tested=False)
+    assert ask(client, "explain", {"user": 3, "item": 13}) == fit.explain(3, 13)
+    assert "was not in training" in ask(client, "explain", {"user": 3, "item": 14}, 404)["error"]
 
 
 @pytest.mark.parametrize("path", ["ratings?user=nobody", "explain", "similar"])

@@ -80,6 +80,7 @@ def wrong_values():
         ("similar", "n"): whole,
         ("explain", "user"): [*nobody, None, "nobody"],
         ("explain", "most"): whole,
+        ("explain", "at"): ["never", "", "x" * 41, -1, 2**60, [], {}, True, 1.5],
         ("visitor", "ratings"): [None, {}, "i1", [None], [[]], [rated] * 2, [rated] * 1001],
         ("visitor", "items"): ["i1", [None], [{}], ["i1"] * 1001],
         ("update", "ratings"): [None, [], [rated], [pair], [{**pair, "rating": 3, "weight": 9}]],

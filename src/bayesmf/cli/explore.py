@@ -9,6 +9,7 @@ import click
 
 from bayesmf.choices import SIDES
 from bayesmf.cli.shared.models import (
+    AT,
     COUNT,
     EXCLUDE,
     MODEL,
@@ -137,6 +138,7 @@ def lay_out(
     show_default=True,
     help="How many of the user's ratings, and of the attributes, to show.",
 )
+@AT
 @TITLES
 @JSON
 def explain(
@@ -144,6 +146,7 @@ def explain(
     user: str,
     item: str,
     most: int,
+    at: str | None,
     users: Path | None,
     items: Path | None,
     as_json: bool,
@@ -153,7 +156,7 @@ def explain(
     Example: bayesmf explain my-fit --user 42 --item 7
     """
     fit = with_titles(load_fit(model), users, items)
-    found = fit.explain(read_one(fit, "user", user), read_one(fit, "item", item), most)
+    found = fit.explain(read_one(fit, "user", user), read_one(fit, "item", item), most, at=at)
     if as_json:
         click.echo(to_json(found))
         return

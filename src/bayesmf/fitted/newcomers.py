@@ -159,14 +159,15 @@ class Newcomers:
     @cached_property
     def given(self) -> dict[Name, dict[int, Matrix]]:
         """The designs of each side that do not depend on ratings, by their number."""
-        return {name: self._given_of(name, self.ids[name]) for name in SIDES}
+        return {name: self.given_of(name, self.ids[name]) for name in SIDES}
 
     @cached_property
     def given_matrix(self) -> dict[Name, Any]:
         """These side by side, for each side; None if there are none."""
         return {name: join_given(self.given[name].values()) for name in SIDES}
 
-    def _given_of(self, name: Name, ids: Ids) -> dict[int, Matrix]:
+    def given_of(self, name: Name, ids: Ids) -> dict[int, Matrix]:
+        """The same designs for rows with these ids, whether training has them or not."""
         if all(isinstance(design, RatedSet) for design in self.model.designs(name)):
             return {}
         nothing: NDArray[np.int64] = np.zeros(len(ids), np.int64)
@@ -203,7 +204,7 @@ class Newcomers:
             asked_for = [read_id(str(one), kind) for one in ids_of(asked, name)[strangers]]
             distinct = sorted({one for one in asked_for if one is not None})
             ids = Ids(np.array(distinct, np.int64 if kind == "integer" else object))
-            out[name] = self._given_of(name, ids)
+            out[name] = self.given_of(name, ids)
             entries = np.zeros(len(ids), np.int64)
             for matrix in out[name].values():
                 assert matrix.rows is not None

@@ -19,7 +19,7 @@ from bayesmf.errors import DataError, Option
 from bayesmf.fitted.explore.names import Labels
 from bayesmf.fitted.newcomers import Newcomers, drawn_rows
 from bayesmf.fitted.store.kept import Deferred, kept_as, leave_out, take_rows
-from bayesmf.fitted.store.linear import AskedRows, Linear, answers
+from bayesmf.fitted.store.linear import Linear
 from bayesmf.fitted.store.pending import Pending
 from bayesmf.kernels.reduce import add_draws
 from bayesmf.model.data import count_weights
@@ -202,12 +202,15 @@ class Posterior:
             mean = next(self._linear.blocks(one, cells)).mean[0]
         return Moments(mean, between + doubt / count, noise_variance / count)
 
-    def answers(self, user: int, item: int) -> Array:
-        """newness_i b_j of one pair, and the same the other way, by draw or at the centre."""
-        draws = self.centred().draws
-        one = AskedRows(draws, "user", np.array([user])), AskedRows(draws, "item", np.array([item]))
-        every = slice(0, len(draws["tau"]))
-        return np.asarray(np.zeros(every.stop) + np.ravel(answers(*one, every)))
+    def effects(
+        self, draws: Mapping[str, NDArray[np.float32]], cells: Cells
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield what each effect is called, and what it adds to pairs in such draws: (draw, pair).
+
+        An effect that has a ``part`` is called so, and the others by their name.
+        """
+        for effect, added in self._linear.effects(draws, cells):
+            yield getattr(effect, "part", effect.name), added
 
     @cached_property
     def _linear(self) -> Linear:

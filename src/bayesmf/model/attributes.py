@@ -126,11 +126,6 @@ class Attributes:
         """Return the matrix of these rows."""
         return Matrix.from_sparse(self._matrix[self.rows_of(side.ids)])
 
-    def entries_of(self, one: Ids) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Return the columns in which one id has entries, and the entries."""
-        row = self._matrix[self.rows_of(one)]
-        return row.indices, row.data
-
     def encode(self, rows: Any) -> Any:
         """Return the matrix of other rows, in their order, as a scipy sparse array.
 

@@ -10,7 +10,8 @@ shared by all ratings. A likelihood that predicts gets the rows of those users t
 
 An effect with parameters of single ratings may also have a method ``narrow(where)``. It returns
 where pairs lie among fewer ratings, and the positions of these among all: predictions then read the
-parameters of these alone.
+parameters of these alone. An effect may also have a ``part``: what explanations call that which it
+adds. They call it by its ``name`` otherwise.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ class TimeChain:
     unit: float = 1.0  # of the priors, in ratings
 
     name: ClassVar[str] = "chain"
+    part: ClassVar[str] = "mood"  # what it adds to a prediction is called so
 
     def prepare(self, cells: Cells) -> Sequence:
         """The ratings in the order of time."""

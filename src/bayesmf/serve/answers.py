@@ -194,9 +194,11 @@ def similar(served: Served, asked: bodies.Similar) -> Json:
 def explain(served: Served, asked: bodies.Explain) -> Json:
     """Explain a prediction."""
     user, item = (served.directory[side].read(getattr(asked, side)) for side in SIDES)
+    cells = served.fit.posterior.cells(Pairs([user], [item]))
     for side, one in (("user", user), ("item", item)):
-        served.directory[side].row(one)  # type: ignore[index]
-    return served.fit.explain(user, item, asked.most)
+        if getattr(cells, side)[0] == -1:  # not even attributes are known
+            served.directory[side].row(one)  # type: ignore[index]
+    return served.fit.explain(user, item, asked.most, at=asked.at)
 
 
 def visit(served: Served, asked: bodies.Visit) -> Json:

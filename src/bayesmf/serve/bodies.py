@@ -91,6 +91,7 @@ class Explain(Body):
     user: Id
     item: Id
     most: Count = 5
+    at: Time | None = None
 
 
 class Visit(Body):

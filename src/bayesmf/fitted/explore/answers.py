@@ -10,7 +10,7 @@ from bayesmf.checks import check_choice, check_whole
 from bayesmf.choices import RankBy
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.explore.lists import Choice, Order, list_items
-from bayesmf.fitted.explore.tables import find_similar, lay_out, trained_row
+from bayesmf.fitted.explore.tables import explained_pair, find_similar, lay_out
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.machine import using
 from bayesmf.model.designs import SIDES, Name
@@ -124,8 +124,11 @@ class Explores:
         check_choice("side", side, SIDES)
         return lay_out(self.posterior, side, None if n is None else check_whole("n", n, 1))
 
-    def explain(self, user: Any, item: Any, most: int = 5) -> dict[str, Any]:
+    def explain(self, user: Any, item: Any, most: int = 5, *, at: Any = None) -> dict[str, Any]:
         """Explain one prediction: its parts, and what the user's own ratings add to it.
+
+        - ``user``, ``item``: one id each, of somebody with training ratings, or with attributes.
+        - ``at``: when the rating would be given, for a model with a time chain, as in ``predict``.
 
         Returns a dict with the keys ``prediction``; ``parts``: mean, user bias, item bias, own
         features and designs, each with its ``mean`` and ``sd`` over the draws, whose means
@@ -133,6 +136,8 @@ class Explores:
         ``most`` ratings of the user that matter most, each with ``item``, ``rating`` and what it
         ``adds``. If the model has attributes, ``attributes`` are the ``most`` that matter most. A
         fit with titles shows them: ``user_title``, ``title``, and the ``title`` of each rating.
+        With ``at``, the ``mood`` that a time chain expects of the user then is a part of its own.
+        Of a newcomer, ``selection`` is what it says of them that they rate the item.
 
         Where ratings are cells of a latent number, as ordinal and binary ones are, ``prediction``
         and ``parts`` are those of that number, ``expected`` is the expected rating, and there are
@@ -140,8 +145,7 @@ class Explores:
         """
         check_whole("most", most, 1)
         posterior = self.posterior
-        i, j = trained_row(posterior, "user", user), trained_row(posterior, "item", item)
-        found = explain(posterior, i, j, posterior.train, most)
+        found = explain(posterior, explained_pair(posterior, user, item, at), posterior.train, most)
         return posterior.labels.explained(user, item, found)
 
     def with_titles(self, *, items: Any = None, users: Any = None) -> Self:

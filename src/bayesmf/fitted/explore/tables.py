@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from bayesmf.data.pairs import frame_like
+from bayesmf.data.pairs import Cells, Pairs, frame_like
 from bayesmf.errors import DataError
 from bayesmf.fitted.explore.lists import Choice
 from bayesmf.fitted.explore.similar import nearest, principal
 from bayesmf.fitted.posterior import Posterior
-from bayesmf.model.designs import Name
+from bayesmf.model.designs import SIDES, Name
 
 
 def trained_row(posterior: Posterior, side: Name, one: Any) -> int:
@@ -22,6 +22,18 @@ def trained_row(posterior: Posterior, side: Name, one: Any) -> int:
     if row < 0:
         raise DataError(f"the {side} {one!r} was not in training; fold it in first")
     return row
+
+
+def explained_pair(posterior: Posterior, user: Any, item: Any, at: Any = None) -> Cells:
+    """Find the rows of a pair, and refuse ids without training ratings or attributes."""
+    for side, one in (("user", user), ("item", item)):
+        if np.ndim(one):
+            raise TypeError(f"give one {side}, not a {type(one).__name__}")
+    cells = posterior.cells(Pairs([user], [item]).at(at))
+    for side in SIDES:
+        if getattr(cells, side)[0] == -1:
+            trained_row(posterior, side, user if side == "user" else item)
+    return cells
 
 
 def find_similar(posterior: Posterior, item: Any, user: Any, n: int, choice: Choice) -> Any:

@@ -97,21 +97,27 @@ class Linear:
         given = cells.given or {}
         user = AskedRows(draws, "user", cells.user, given.get("user"))
         item = AskedRows(draws, "item", cells.item, given.get("item"))
-        effects, plain = self.model.every_effect, cells.plain()
-        where = [
-            effect.locate(train, plain)
-            for effect, train in zip(effects, self.prepared, strict=True)
-        ]
+        effects = self._locate(cells)
         count, together = len(draws["tau"]), max(1, TOGETHER // max(len(cells.user), 1))
         for begin in range(0, count, together):
             span = slice(begin, min(begin + together, count))
             found = self._given_draws(draws, span, user, item)
-            for number, (effect, at) in enumerate(zip(effects, where, strict=True)):
-                start = f"effect {number}."
-                names = [name for name in draws if name.startswith(start)]
-                own = {name.removeprefix(start): draws[name][span] for name in names}
-                _add_effect(found, effect, own, at)
+            for number, (effect, at) in enumerate(effects):
+                _add_effect(found, effect, _take_parameters(draws, number, span), at)
             yield found
+
+    def effects(self, draws: Arrays, cells: Cells) -> Iterator[tuple[Any, Array]]:
+        """Yield every effect with what it adds to pairs in every draw: (draw, pair)."""
+        every = slice(0, len(draws["tau"]))
+        for number, (effect, at) in enumerate(self._locate(cells)):
+            found = Moments(*np.zeros((3, every.stop, len(cells.user))))
+            _add_effect(found, effect, _take_parameters(draws, number, every), at)
+            yield effect, found.mean
+
+    def _locate(self, cells: Cells) -> list[tuple[Any, Any]]:
+        """Return every effect with where pairs lie among the ratings that it has prepared."""
+        both, plain = zip(self.model.every_effect, self.prepared, strict=True), cells.plain()
+        return [(effect, effect.locate(train, plain)) for effect, train in both]
 
     def _given_draws(self, draws: Arrays, span: slice, user: AskedRows, item: AskedRows) -> Moments:
         """Mean and variance of the predictors in some draws, without effects."""
@@ -175,6 +181,13 @@ def predict_all(
     f = np.empty((len(x), len(user)))
     predict_draws(user, item, x, y, mean, f)
     return f
+
+
+def _take_parameters(draws: Arrays, number: int, span: slice) -> dict[str, NDArray[Any]]:
+    """Return the parameters of an effect in some draws, by their own names."""
+    start = f"effect {number}."
+    names = [name for name in draws if name.startswith(start)]
+    return {name.removeprefix(start): draws[name][span] for name in names}
 
 
 def _add_effect(

@@ -73,7 +73,7 @@ async function explain(user, row, button) {
   }
   const found = await ask("/api/explain", { user: user.id, item: row.item, most: 6 });
   const words = { mean: "the mean of all ratings", user_bias: "how this user rates", item_bias: "how this item is rated",
-    own_features: "the user's taste", designs: "what they chose to rate", features: "the user's taste", selection: "that they would rate it" };
+    own_features: "the user's taste", designs: "what they chose to rate", features: "the user's taste", selection: "that they would rate it", mood: "their mood at the time" };
   const parts = Object.entries(found.parts).map(([name, part]) => [words[name] ?? name, part.mean]);
   const list = (rows, plus) => {
     const most = Math.max(...rows.map(([, v]) => Math.abs(v)), 1e-9), digits = most < 0.095 ? 3 : 2;
