@@ -62,8 +62,14 @@ class Curve(NamedTuple):
     precision: Array
 
     def log_proposal(self, at: Array, to: Array) -> float:
-        """The log density, but for a constant, of a proposal from the point."""
-        lower = np.linalg.cholesky(self.precision)
+        """The log density, but for a constant, of a proposal from the point.
+
+        From where rounding has left no precision, far out in a tail, nothing is proposed.
+        """
+        try:
+            lower = np.linalg.cholesky(self.precision)
+        except np.linalg.LinAlgError:
+            return -np.inf
         e = lower.T @ (to - at - np.linalg.solve(self.precision, self.slope))
         return float(np.log(np.diag(lower)).sum() + kernels.log_student(e @ e, len(e)))
 
