@@ -51,12 +51,31 @@ def digest(fit) -> str:
     return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
 
 
-@pytest.mark.parametrize("scale", [1e8, 1e12])
-def test_hyper_parameters_that_cannot_be_computed_get_a_sentence(scale):
+@pytest.mark.parametrize(
+    "hyper",
+    [
+        {"feature_scale": 1e6},
+        {"feature_scale": 1e8},
+        {"feature_scale": 1e12},
+        {"feature_mean": 1e200},
+    ],
+)
+def test_hyper_parameters_that_cannot_be_computed_get_a_sentence(hyper):
+    """Whether a sweep cannot be computed, or only the users that are drawn again."""
     train, _ = split(load("demo"), "paper")
-    sampler = Gibbs(Model(4, hyper=Hyper(feature_scale=scale)), sweeps=12, burn_in=4, chains=1)
+    model = Model(4, hyper=Hyper(**hyper))
     with pytest.raises(DataError, match="choose numbers nearer to 1"):
-        sampler.fit(train)
+        Gibbs(model, sweeps=12, burn_in=4, chains=1).fit(train)
+
+
+def test_errors_of_callbacks_are_not_taken_for_ones_of_the_model():
+    train, _ = split(load("demo"), "paper")
+
+    def fail(progress):
+        raise np.linalg.LinAlgError("of the caller")
+
+    with pytest.raises(np.linalg.LinAlgError, match="of the caller"):
+        Gibbs(Model(2), sweeps=3, chains=1).fit(train, callbacks=[fail])
 
 
 def test_the_same_bits_on_1_2_and_5_threads():

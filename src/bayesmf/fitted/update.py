@@ -373,5 +373,7 @@ def redraw_users(model: Model, train: Ratings, kept: Kept, seed: int) -> None:
         mine = replace(data.user, priors=priors)
         state.user.shifts = []  # the prior knows what designs add
         update_rows(model, mine, state.user, state.item, state, _Again(own))
+        if not np.isfinite(state.user.x).all():
+            raise np.linalg.LinAlgError("rows that are drawn again are not finite")
         noise[number] = _take_noise(model, mine, state.user, state.item, state)
         draws["user.x"][number] = state.user.x[:, : model.size]

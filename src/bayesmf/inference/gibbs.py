@@ -235,7 +235,8 @@ class Gibbs:
             self._sample(run, clock, saved)
             fit = self._make_fit(run, clock)
             if isinstance(train, Ratings) and self._redraws and len(kept):
-                redraw_users(self.model, train, kept, self.seed)
+                with loop.computable():
+                    redraw_users(self.model, train, kept, self.seed)
         if self.keep != 0:
             fit.draws = kept if keep_in is None else Kept.open(Path(keep_in))
             arrays = fit.draws.arrays if len(fit.draws) else draws_of(run.last_whole)

@@ -29,6 +29,18 @@ INTERRUPTED = "interrupted"  # the reason of a run that Ctrl-C ended
 
 
 @contextlib.contextmanager
+def computable() -> Iterator[None]:
+    """A block in which a matrix of precisions that rounding has spoilt is told in a sentence."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise DataError(
+            "this model cannot be computed, because its numbers differ too much in size; choose "
+            "numbers nearer to 1 for its hyper-parameters (Hyper)"
+        ) from error
+
+
+@contextlib.contextmanager
 def sweep_first() -> Iterator[None]:
     """Ctrl-C is heard after the sweep that is under way, a second one at once.
 
@@ -142,7 +154,7 @@ def run(job: Job, clock: Clock, saver: Saver | None = None) -> None:
     """Sweep until the job is finished or something asks to stop; ``clock.reason`` says what did."""
     try:
         while not job.finished:
-            with sweep_first():
+            with sweep_first(), computable():
                 job.step()
             if clock.stops(job.progress(clock.seconds)):
                 return
@@ -150,11 +162,6 @@ def run(job: Job, clock: Clock, saver: Saver | None = None) -> None:
                 saver.save_if_due(clock)
     except KeyboardInterrupt:
         clock.reason = INTERRUPTED
-    except np.linalg.LinAlgError as error:  # a matrix of precisions that rounding has spoilt
-        raise DataError(
-            "numbers too far apart in size met in this model, and it cannot be computed; choose "
-            "numbers nearer to 1 for its hyper-parameters (Hyper)"
-        ) from error
 
 
 class Clock:

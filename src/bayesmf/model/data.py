@@ -89,7 +89,7 @@ class Response:
     by_user: Array
     by_item: Array
     order: NDArray[np.int64]  # by_item[k] is by_user[order[k]]
-    scratch: Array  # three rows, overwritten in every sweep: memory asked for anew would be slower
+    scratch: Array  # four rows, overwritten in every sweep: memory asked for anew would be slower
     prepared: tuple[Any, ...] = ()  # the ratings as each effect of the model takes them
     weights: Array | None = None  # those given with the ratings
 
@@ -102,7 +102,7 @@ class Response:
         order = np.argsort(rows.index, kind="stable")
         prepared = tuple(effect.prepare(cells) for effect in model.every_effect)
         by_item = centred[order]
-        scratch = np.empty((3, len(centred)))
+        scratch = np.empty((4, len(centred)))
         return cls(cells, centred, centred.copy(), by_item, order, scratch, prepared, rows.weights)
 
     def put(self, target: Array, explained: Array | None = None) -> None:

@@ -35,6 +35,8 @@ class Gaussian:
 
     def sample(self, standard_normals: Array) -> Array:
         """Returns mean + L^-T standard_normals, where precision = L L'."""
+        if not (np.isfinite(self.precision).all() and np.isfinite(self.linear).all()):
+            raise np.linalg.LinAlgError("the precision of a vector is not finite")
         lower = np.linalg.cholesky(self.precision)
         shift: Array = solve_triangular(lower, standard_normals, lower=True, trans="T")
         return self.mean() + shift

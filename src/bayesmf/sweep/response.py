@@ -41,11 +41,11 @@ def update_response(
     response = data.response
     assert response is not None
     cells = response.cells
-    f, weight, root = response.scratch
-    me, others = state.user, state.item
+    f, weight, root, residual = response.scratch
+    users, items = state.user, state.item
     predict_rated(
-        cells.user, cells.item, me.x, others.x, me.size, state.tau, me.alpha, others.alpha, f,
-        weight,
+        cells.user, cells.item, users.x, items.x, users.size, state.tau, users.alpha, items.alpha,
+        f, weight,
     )  # fmt: skip
     if response.weights is not None:
         weight *= response.weights
@@ -62,11 +62,11 @@ def update_response(
     if drawn:
         for number, effect in enumerate(model.every_effect):
             rest = [f, *x[:number], *x[number + 1 :]]
-            np.subtract(target, _add(rest), out=root)  # which the likelihood has done with
+            np.subtract(target, _add(rest), out=residual)
             state.effects[number] = effect.update(
                 state.effects[number],
                 response.prepared[number],
-                root,
+                residual,
                 weight,
                 stream(draws, None, "effect", number),
                 learn == "all",

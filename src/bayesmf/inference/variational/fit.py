@@ -209,13 +209,16 @@ class Variational:
             fit = run.make_fit(clock)
         fit.threads = self.threads
         keep = self.keep or affordable(self.model, train, KEPT)
-        fit.made = lambda done: Posterior.of(
-            done.model,
-            train,
-            draw_from_q(done.model, done.state, done.q.beliefs, done.q.tau, keep, self.seed),
-            done.state,
-            (test, validation),
-        )
+        held = test, validation
+
+        def make_draws(done: VariationalFit) -> Posterior:
+            with loop.computable():
+                draws = draw_from_q(
+                    done.model, done.state, done.q.beliefs, done.q.tau, keep, self.seed
+                )
+            return Posterior.of(done.model, train, draws, done.state, held)
+
+        fit.made = make_draws
         centre = Posterior.of(fit.model, train, draws_of(fit.state), fit.state)
         fit.test_rmse = test_error(centre, test, self.threads)
         return fit
