@@ -63,7 +63,8 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
     ("For scikit-learn", "In `bayesmf.sklearn`; needs `pip install 'bayesmf[sklearn]'`.",
      [sklearn.MatrixFactorization]),
     ("Errors", "What a wrong argument, a damaged file or an unusable table raises.",
-     [errors.DataError, errors.AttributesWarning, errors.OverfittingWarning]),
+     [errors.DataError, errors.AttributesWarning, errors.OverfittingWarning,
+      errors.UnusedWarning]),
 ]  # fmt: skip
 INSIDE = {  # what callers have no use for
     "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",

@@ -19,12 +19,13 @@ class Option:
     ``name`` is the argument in Python and the parameter of a command. ``value`` follows it: text in
     capitals stands for what the user puts there, and None shows the name alone. A mapping is
     written as a dict. ``function`` is named in Python, where the option is not one of the function
-    that the user called.
+    that the user called. ``parameter`` is that of a command, where the argument has another name.
     """
 
     name: str
     value: str | float | bool | Mapping[str, str] | None = None
     function: str = ""
+    parameter: str = ""
 
     def __str__(self) -> str:
         return f"\x02{json.dumps(astuple(self))}\x03"
@@ -83,8 +84,8 @@ def _read_option(token: str) -> Option | None:
         option = Option(*json.loads(token))
     except (ValueError, TypeError, RecursionError):
         return None
-    words = isinstance(option.name, str) and isinstance(option.function, str)
-    return option if words else None
+    words = option.name, option.function, option.parameter
+    return option if all(isinstance(word, str) for word in words) else None
 
 
 class DataError(ValueError):
@@ -101,6 +102,17 @@ class DataError(ValueError):
     def render(self, spell: Spell, elsewhere: Callable[[Option], str] = Option.in_python) -> str:
         """Spell every option of the message, as ``render`` does."""
         return render(self.message, spell, elsewhere)
+
+
+class UnusedWarning(UserWarning):
+    """Something that was asked for changes nothing, such as a time without a time chain.
+
+    ``str(warning)`` spells options as arguments in Python; ``message`` holds them as tokens.
+    """
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(render(message, Option.in_python))
 
 
 class AttributesWarning(UserWarning):

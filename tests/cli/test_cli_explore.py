@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 
+import pandas as pd
 import pytest
 from test_cli_model import run
 
@@ -161,6 +162,28 @@ def test_ids_that_are_numbers(tmp_path):
     assert "no id is like the items of this model, such as 10; list some of these" in told
     assert "--item x: the items of this model are numbers" in run(
         "similar", tmp_path / "f", "--item", "x", code=2
+    )
+
+
+def test_attributes_of_new_items_are_known_to_every_command(world, tmp_path):
+    fit, films, new = world / "fit", tmp_path / "new-films.csv", tmp_path / "new.csv"
+    header, first = (world / "films.csv").read_text().splitlines()[:2]
+    films.write_text(f"{header}\n{first.replace('i0', 'i99', 1)}\n")
+    new.write_text("who,film,points\nu1,i99,4\nu2,i99,2\n")
+    known = ("--item-attributes", films)
+    saved = bayesmf.load_model(fit).with_attributes(item=films)
+    test = pd.read_csv(new)
+    found = json.loads(run("evaluate", fit, new, *known, "--json"))
+    assert found["rmse"] == pytest.approx(saved.evaluate(test)["rmse"])
+    assert found["rmse"] != pytest.approx(json.loads(run("evaluate", fit, new, "--json"))["rmse"])
+    out = tmp_path / "more"
+    told = run("update", fit, new, *known, "--side", "both", "--out", out)
+    assert "1 new item" in told
+    more, same = bayesmf.load_model(out), saved.update(test, "both")
+    assert "i99" in more.posterior.model.item_designs[-1].ids.values
+    pair = [("u1", "i99")]
+    assert more.predict(pair)["mean"][0].as_py() == pytest.approx(
+        same.predict(pair)["mean"][0].as_py(), abs=1e-4
     )
 
 

@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 import bayesmf
 from bayesmf import choices, load, load_model
+from bayesmf.cli.choose import _name_likelihoods
 from bayesmf.cli.fit import model_from_options
 from bayesmf.cli.main import main
+from bayesmf.model.ordinal import Ordinal
 
 SMALL = ["--rank", "3", "--sweeps", "4", "--threads", "1"]  # with the progress bar
 PAPER = ["--holdout", "paper"]
@@ -239,3 +241,22 @@ def test_gibbs_from_a_map_start():
     args = [*SMALL, *PAPER, "--paper", "no-side", "--burn-in", "0", "--json"]
     facts, other = (json.loads(run(*args, *start).stdout) for start in (["--start", "map"], []))
     assert facts["test_rmse"] < other["test_rmse"]
+
+
+def test_cut_points_of_all_users():
+    likelihood = model_from_options(
+        None, 2, *[None] * 7, likelihood="ordinal", cuts="global"
+    ).likelihood
+    assert likelihood == Ordinal(cuts="global")
+    names = _name_likelihoods(("gaussian", "ordinal"), ("users", "global"))
+    assert names == {
+        "gaussian": "gaussian",
+        "ordinal": Ordinal(),
+        "ordinal with global cuts": Ordinal(cuts="global"),
+    }
+    assert _name_likelihoods(("ordinal",), ()) == {"ordinal": "ordinal"}
+    told = "Error: --cuts is for --likelihood ordinal; add --likelihood ordinal, or leave it out\n"
+    for command in ("fit", "cross-validate"):
+        for words in ([], ["--likelihood", "gaussian"]):
+            done = CliRunner().invoke(main, [command, "demo", *words, "--cuts", "users"])
+            assert (done.exit_code, done.stderr) == (2, told)

@@ -95,6 +95,17 @@ def test_options_that_contradict_each_other(fit, pairs):
     assert "--clip has no meaning with --probabilities" in run(
         "predict", fit, ok, "--clip", "--probabilities", code=2
     )
+    assert "--quantiles has no meaning with --probabilities" in run(
+        "predict", fit, ok, "--quantiles", "0.5", "--probabilities", code=2
+    )
+    for wrong in ("5", "0.1,", "0.5,x", "nan"):
+        assert f"--quantiles '{wrong}': write numbers between 0 and 1, as in" in run(
+            "predict", fit, ok, "--quantiles", wrong, code=2
+        )
+    for flag, value in (("--relevant", 3), ("--rank-by", "lower"), ("--seed", 1)):
+        assert f"{flag} is about lists; say how long they are with --top" in run(
+            "evaluate", fit, ok, flag, value, code=2
+        )
     assert "--seen has no meaning with --no-exclude-seen" in run(
         "recommend", fit, "--seen", ok, "--no-exclude-seen", code=2
     )

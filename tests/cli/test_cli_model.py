@@ -40,6 +40,59 @@ def test_predictions_file_to_file(fit, tmp_path):
     assert "warm" in run("predict", fit, pairs)
 
 
+def test_quantiles_that_are_asked_for(fit, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,item\nu1,i1\n")
+    row = json.loads(run("predict", fit, pairs, "--quantiles", "0.1,0.5,0.9", "--json"))
+    found = bayesmf.load_model(fit).predict([("u1", "i1")], quantiles=[0.1, 0.5, 0.9])
+    assert [row[name] for name in ("q10", "q50", "q90")] == pytest.approx(
+        [found[name][0].as_py() for name in ("q10", "q50", "q90")]
+    )
+    assert "q05" not in row
+
+
+def test_lists_are_ranked_as_asked(fit, tiny_ratings, tmp_path):
+    rated = {tuple(line.split(",")[:2]) for line in tiny_ratings.read_text().splitlines()}
+    new = [
+        (f"u{k}", f"i{j}") for k in range(40) for j in range(12) if (f"u{k}", f"i{j}") not in rated
+    ]
+    (tmp_path / "new.csv").write_text(
+        "user,item,rating\n" + "".join(f"{u},{i},4\n" for u, i in new)
+    )
+    words = "evaluate", fit, tmp_path / "new.csv", "--top", 3, "--relevant", 3, "--json"
+    found = json.loads(run(*words, "--rank-by", "thompson", "--seed", 7))["ranking"]
+    saved, test = bayesmf.load_model(fit), bayesmf.load(tmp_path / "new.csv")
+    expected = saved.evaluate_ranking(test, 3, relevant=3, rank_by="thompson", seed=7)
+    plain = json.loads(run(*words))["ranking"]
+    assert found["novelty"] == pytest.approx(expected["novelty"])
+    assert found["novelty"] != pytest.approx(plain["novelty"])
+    other = saved.evaluate_ranking(test, 3, relevant=3)
+    assert plain["novelty"] == pytest.approx(other["novelty"])
+
+
+@pytest.mark.filterwarnings("always::bayesmf.UnusedWarning")
+@pytest.mark.parametrize("seconds", ["now", 5])
+def test_a_time_that_changes_nothing_is_told(fit, tmp_path, seconds):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,item\nu1,i1\n")
+    told = f"Warning: --at {seconds} changes nothing, as the model has no time chain; leave it out"
+    for words in (["predict", fit, pairs], ["predict", fit, pairs, "--probabilities"],
+                  ["recommend", fit, "--user", "u1"]):  # fmt: skip
+        whole = [str(word) for word in (*words, "--json", "--at", seconds)]
+        done = CliRunner().invoke(main, whole)
+        assert done.exit_code == 0
+        assert done.stderr == f"{told}\n"
+        assert done.stdout == run(*words, "--json")
+    saved = bayesmf.load_model(fit)
+    for ask in (saved.predict, saved.probabilities):
+        with pytest.warns(bayesmf.UnusedWarning, match=f"^at='?{seconds}'? changes nothing") as one:
+            ask([("u1", "i1")], at=seconds)
+        assert one[0].filename == __file__  # the caller's line
+    with pytest.warns(bayesmf.UnusedWarning) as one:
+        saved.recommend("u1", at=seconds)
+    assert one[0].filename == __file__
+
+
 def test_recommendations(fit, tmp_path):
     rows = [json.loads(line) for line in run("recommend", fit, "--user", "u1", "--user", "u2", "-n",
                                              3, "--json").splitlines()]  # fmt: skip

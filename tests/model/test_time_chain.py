@@ -442,7 +442,7 @@ def test_ratings_in_other_units_have_predictions_in_other_units(fitted):
 
 
 BAD = {
-    "none": (None, "have no times; give a column of times, or choose time='none'"),
+    "none": (None, "give a column of times, or fit without the chain: time='none' of Model"),
     "negative": (-5, "the time -5 is before 1970"),
     "milliseconds": (978_300_760_000, "if times are milliseconds, divide them by 1,000"),
     "microseconds": (978_300_760_000_000, "if times are microseconds, divide them by 1,000,000"),

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from bayesmf.choices import LIKELIHOODS, TIMES, TUNED_BY
+from bayesmf.choices import CUTS, LIKELIHOODS, TIMES, TUNED_BY, Cuts
+from bayesmf.cli.fit import choose_likelihood
 from bayesmf.cli.shared.attributes import ATTRIBUTES, load_attributes
 from bayesmf.cli.shared.interrupts import leaving_at_once
 from bayesmf.cli.shared.options import (
@@ -164,6 +165,21 @@ class _Bar:
             self.bar.console.print(told, highlight=False)
 
 
+def _name_likelihoods(likelihoods: tuple[str, ...], cuts: tuple[Cuts, ...]) -> dict[str, Any]:
+    """Return the likelihoods to compare by what they are called in the table."""
+    if cuts and "ordinal" not in likelihoods:
+        choose_likelihood(None, cuts[0])  # which refuses it
+    found: dict[str, Any] = {}
+    for word in likelihoods:
+        if word == "ordinal" and cuts:
+            for whose in cuts:
+                name = word if whose == "users" else f"{word} with {whose} cuts"
+                found[name] = choose_likelihood(word, whose)
+        else:
+            found[word] = word
+    return found
+
+
 @click.command("cross-validate")
 @DATA
 @reading_options
@@ -183,8 +199,15 @@ class _Bar:
     "[default: gaussian]",
 )
 @click.option(
+    "--cuts",
+    type=click.Choice(CUTS),
+    multiple=True,
+    help="ordinal: with cut points of every user or the same for all, for each of these; may be "
+    "given several times.  [default: users]",
+)
+@click.option(
     "--time",
-    "times",
+    "time_effect",
     type=click.Choice(TIMES),
     multiple=True,
     help="With a time chain or without, for each of these; may be given several times.  "
@@ -203,7 +226,8 @@ def cross_validate(
     data: str,
     ranks: str,
     likelihoods: tuple[str, ...],
-    times: tuple[str, ...],
+    cuts: tuple[Cuts, ...],
+    time_effect: tuple[str, ...],
     folds: int,
     bins: str | None,
     out: Path | None,
@@ -219,12 +243,11 @@ def cross_validate(
     with leaving_at_once():
         import bayesmf
         from bayesmf.selection.cross_validate import cross_validate as run
-    cuts = parse_bins(bins) or None
-    models = {}
+    models, every = {}, _name_likelihoods(likelihoods or ("gaussian",), cuts)
     for rank in _parse_list("--ranks", ranks):
-        for likelihood in likelihoods or ("gaussian",):
-            for time in times or ("none",):
-                more = [word for word in (likelihood, time) if word not in ("gaussian", "none")]
+        for words, likelihood in every.items():
+            for time in time_effect or ("none",):
+                more = [word for word in (words, time) if word not in ("gaussian", "none")]
                 name = ", ".join([f"rank {rank}", *more])
                 models[name] = bayesmf.Model(rank, likelihood=likelihood, time=time)  # type: ignore[arg-type]
     reading, fitting = reading_options.take(values), FITTING.take(values)
@@ -233,7 +256,7 @@ def cross_validate(
         found = run(
             *(data, models, folds),
             **(fitting | reading),
-            bins=cuts,
+            bins=parse_bins(bins) or None,
             out=out,
             resume=resume,
             progress=show,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import bayesmf
-from bayesmf.choices import INFERENCES, Inference
+from bayesmf.choices import INFERENCES, Cuts, Inference
 from bayesmf.cli.shared.attributes import ATTRIBUTES, load_attributes
 from bayesmf.cli.shared.fit_options import ALGORITHM, ENGINE, HOLDING_OUT, MODEL, SAVING, STOPPING
 from bayesmf.cli.shared.interrupts import leaving_at_once
@@ -118,6 +118,7 @@ def model_from_options(
     bias: str | None,
     time_effect: str | None = None,
     likelihood: str | None = None,
+    cuts: Cuts | None = None,
 ) -> Model:
     """Make the model that the options describe; without any of them it is the default model."""
     given: dict[str, Any] = {
@@ -128,13 +129,26 @@ def model_from_options(
         "prior": prior,
         "bias": bias,
         "time": time_effect,
-        "likelihood": likelihood,
+        "likelihood": choose_likelihood(likelihood, cuts),
         "bounds": None if bounds is None else _parse_bounds(bounds),
     }
     given = {key: value for key, value in given.items() if value is not None}
     if paper is None:
         return bayesmf.Model(rank, **given)
     return bayesmf.Model.paper(paper, rank=rank, **given)  # type: ignore[arg-type]
+
+
+def choose_likelihood(word: str | None, cuts: Cuts | None) -> Any:
+    """Return what ``Model`` takes as a likelihood: the word, unless it is told whose cuts."""
+    from bayesmf.model.ordinal import Ordinal
+
+    if cuts is None:
+        return word
+    if word != "ordinal":
+        raise DataError(
+            "--cuts is for --likelihood ordinal; add --likelihood ordinal, or leave it out"
+        )
+    return Ordinal(cuts=cuts)
 
 
 def _parse_designs(option: str, text: str | None) -> tuple[RatedSet, ...] | None:

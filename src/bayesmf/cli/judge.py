@@ -1,4 +1,4 @@
-"""Commands that judge a fitted model: evaluate, diagnose."""
+"""Commands that judge a fitted model: evaluate, diagnose, summary."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bayesmf.choices import RANK_BY, RankBy
 from bayesmf.cli.shared.interrupts import leaving_at_once
+from bayesmf.cli.shared.models import MODEL, NEW_ATTRIBUTES, load_fit, ratings_for, with_attributes
 from bayesmf.cli.shared.options import (
     BINS,
     JSON,
+    PATH,
+    SEEDS,
     THREADS,
     data_names,
     parse_bins,
     ratings_options,
     say,
 )
-from bayesmf.cli.use import MODEL, load_fit, ratings_for
 from bayesmf.data.io.atomic import to_json
 from bayesmf.errors import DataError
 
@@ -28,6 +31,7 @@ from bayesmf.errors import DataError
 @MODEL
 @click.argument("test", shell_complete=data_names)
 @ratings_options
+@NEW_ATTRIBUTES
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -42,6 +46,16 @@ from bayesmf.errors import DataError
     help="The least rating of an item that a user liked, for --top.  [default: the upper quarter "
     "of the scale, such as 4 of 1 to 5]",
 )
+@click.option(
+    "--rank-by",
+    type=click.Choice(RANK_BY),
+    help="What the lists of --top are ranked by, as in recommend.  [default: mean]",
+)
+@click.option(
+    "--seed",
+    type=SEEDS,
+    help="The seed of the draws of --rank-by thompson.  [default: 0]",
+)
 @BINS
 @THREADS
 @JSON
@@ -50,6 +64,8 @@ def evaluate(
     test: str,
     top: int | None,
     relevant: float | None,
+    rank_by: RankBy | None,
+    seed: int | None,
     bins: str | None,
     threads: int | None,
     as_json: bool,
@@ -59,15 +75,19 @@ def evaluate(
 
     Example: bayesmf evaluate my-fit test.csv --top 10
     """
-    if relevant is not None and top is None:
-        raise DataError("--relevant is about lists; say how long they are with --top")
+    lists_by = {"relevant": relevant, "rank_by": rank_by, "seed": seed}
+    lists_by = {name: value for name, value in lists_by.items() if value is not None}
+    if lists_by and top is None:
+        flag = next(iter(lists_by)).replace("_", "-")
+        raise DataError(f"--{flag} is about lists; say how long they are with --top")
+    attributes = NEW_ATTRIBUTES.take(reading)
     cuts = parse_bins(bins) or None
-    fit = load_fit(model, threads)
+    fit = with_attributes(load_fit(model, threads), **attributes)
     ratings = ratings_for(fit, test, reading)
     facts = fit.evaluate(ratings, cuts)
     lists = None
     if top is not None:
-        lists = fit.evaluate_ranking(ratings, top, relevant=relevant, bins=cuts)
+        lists = fit.evaluate_ranking(ratings, top, bins=cuts, **lists_by)
     if as_json:
         click.echo(to_json(facts if lists is None else {**facts, "ranking": lists}))
         return
@@ -142,4 +162,42 @@ def diagnose(model: Path, as_json: bool) -> None:
         click.echo(f"{name.replace('_', ' ')}: {to_json(value)}")
 
 
-COMMANDS = (evaluate, diagnose)
+@click.command()
+@MODEL
+@click.option(
+    "--test",
+    metavar="DATA",
+    shell_complete=data_names,
+    help="Ratings to judge the model by.  [default: those that were held out when it was fitted]",
+)
+@ratings_options
+@click.option("--out", type=PATH, required=True, help="The HTML file to write.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@THREADS
+@JSON
+def summary(
+    model: Path,
+    test: str | None,
+    out: Path,
+    overwrite: bool,
+    threads: int | None,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Write a page about a model: what it is, has it converged, how good it is, and for whom.
+
+    The page is one file that loads nothing, good on a phone and on paper.
+
+    Example: bayesmf summary my-fit --out summary.html
+    """
+    fit = load_fit(model, threads)
+    with leaving_at_once():
+        from bayesmf.report.summary import check_page, make_page, write_page
+    check_page(out, overwrite)
+    given = None if test is None else ratings_for(fit, test, reading)
+    words = say(fit.diagnostics().verdict.message)
+    write_page(make_page(fit, given, str(model), words), out, overwrite)
+    click.echo(to_json({"out": str(out)}) if as_json else f"written to {out}")
+
+
+COMMANDS = (evaluate, diagnose, summary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import bayesmf
-from bayesmf.cli import choose, data, explore, fit, judge, page, serve, study, use
+from bayesmf.cli import add, choose, data, explore, fit, judge, serve, study, use
 from bayesmf.cli.shared.options import Cli
 
 
@@ -40,7 +40,7 @@ def completion(shell: str) -> None:
     click.echo(kind(main, {}, "bayesmf", "_BAYESMF_COMPLETE").source())
 
 
-for group in (fit, use, explore, judge, choose, page, serve, data, study):
+for group in (fit, use, add, explore, judge, choose, serve, data, study):
     for command in group.COMMANDS:
         main.add_command(command)
 main.add_command(completion)

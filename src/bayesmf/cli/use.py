@@ -1,4 +1,4 @@
-"""Commands that use a fitted model: predict, recommend, fold in, update."""
+"""Commands that use a fitted model: predict, recommend."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import click
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from bayesmf.choices import RANK_BY, SIDES, UPDATED
+from bayesmf.choices import RANK_BY
 from bayesmf.cli.shared.interrupts import leaving_at_once
 from bayesmf.cli.shared.models import (
     AT,
     COUNT,
     EXCLUDE,
-    ITEM_ATTRIBUTES,
+    NEW_ATTRIBUTES,
     OUT,
     OVERWRITE,
     TITLES,
-    USER_ATTRIBUTES,
     WHERE,
     check_out,
     list_file,
@@ -39,11 +38,9 @@ from bayesmf.cli.shared.options import (
     SEEDS,
     THREADS,
     data_names,
-    new_model_options,
     pairs_options,
     ratings_options,
 )
-from bayesmf.data.io.atomic import to_json
 from bayesmf.errors import DataError
 
 
@@ -52,6 +49,19 @@ def _ids(fit: Any, name: str, column: Any, where: str) -> Any:
     from bayesmf.data.ids import look_up
 
     return look_up(fit.posterior.ids(name), column, name, lambda row: f"{where}, pair {row + 1}")
+
+
+def _parse_quantiles(text: str) -> list[float]:
+    """Read probabilities with commas between them."""
+    try:
+        found = [float(part) for part in text.split(",")]
+        if not all(0 < one < 1 for one in found):
+            raise ValueError
+    except ValueError:
+        raise DataError(
+            f"--quantiles {text!r}: write numbers between 0 and 1, as in 0.1,0.5,0.9"
+        ) from None
+    return found
 
 
 def _users(fit: Any, asked: tuple[str, ...]) -> Any:
@@ -71,12 +81,17 @@ def _users(fit: Any, asked: tuple[str, ...]) -> Any:
 @click.argument("pairs", type=PATH)
 @pairs_options
 @TITLES
-@USER_ATTRIBUTES
-@ITEM_ATTRIBUTES
+@NEW_ATTRIBUTES
 @click.option(
     "--probabilities",
     is_flag=True,
     help="Print the probability of every rating of the scale instead of a mean and an interval.",
+)
+@click.option(
+    "--quantiles",
+    metavar="P,...",
+    help="The probabilities whose quantiles are printed, such as 0.1,0.5,0.9.  "
+    "[default: 0.05,0.95]",
 )
 @click.option("--clip", is_flag=True, help="Cut means and quantiles off at the ends of the scale.")
 @AT
@@ -93,6 +108,7 @@ def predict(
     users: Path | None,
     items: Path | None,
     probabilities: bool,
+    quantiles: str | None,
     clip: bool,
     at: str | None,
     user_attributes: Path | None,
@@ -114,6 +130,9 @@ def predict(
         from bayesmf.data.pairs import Pairs
     if probabilities and clip:
         raise DataError("--clip has no meaning with --probabilities; leave it out")
+    if probabilities and quantiles is not None:
+        raise DataError("--quantiles has no meaning with --probabilities; leave it out")
+    asked_for = {} if quantiles is None else {"quantiles": _parse_quantiles(quantiles)}
     check_out(out, overwrite)
     fit = with_titles(load_fit(model, threads), users, items)
     fit = with_attributes(fit, user_attributes, item_attributes)
@@ -122,8 +141,11 @@ def predict(
     columns, others = read_pairs(pairs, named, timed=timed, **layout)
     user_ids, item_ids = columns["user"], columns["item"]
     rows = _ids(fit, "user", user_ids, str(pairs)), _ids(fit, "item", item_ids, str(pairs))
-    asked = Pairs(user_ids, item_ids, columns.get("time"), others=others, rows=rows).at(at)
-    table = fit.probabilities(asked) if probabilities else fit.predict(asked, clip=clip)
+    asked = Pairs(user_ids, item_ids, columns.get("time"), others=others, rows=rows)
+    if probabilities:
+        table = fit.probabilities(asked, at=at)
+    else:
+        table = fit.predict(asked, clip=clip, at=at, **asked_for)
     show(table, out, as_json, overwrite)
 
 
@@ -182,8 +204,7 @@ def advance(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
     help="The ratings whose items are left out.  [default: the ratings in the model]",
 )
 @ratings_options
-@USER_ATTRIBUTES
-@ITEM_ATTRIBUTES
+@NEW_ATTRIBUTES
 @AT
 @click.option(
     "--exclude-seen/--no-exclude-seen",
@@ -263,137 +284,4 @@ def recommend(
     show(table, out, as_json, overwrite)
 
 
-def _make_model(
-    model: Path,
-    ratings: str,
-    out: Path,
-    change: Callable[[Any, Any, int], Any],
-    words: dict[str, Any],
-    *attributes: Path | None,
-) -> tuple[Any, Any, Any]:
-    """Save the model that ratings make of another one.
-
-    ``change`` makes it of a fit, ratings and a seed. ``words`` are the command's other options.
-    Returns the ratings, and the posteriors before and after.
-    """
-    with leaving_at_once():
-        from bayesmf.fitted.store.files import check_place_of
-    reading = ratings_options.take(words)
-    check_place_of(out, words["overwrite"])
-    fit = with_attributes(load_fit(model, words["threads"]), *attributes)
-    given = ratings_for(fit, ratings, reading)
-    more = change(fit, given, words["seed"])
-    more.save(out, overwrite=words["overwrite"])
-    return given, fit.posterior, more.posterior
-
-
-@click.command("fold-in")
-@MODEL
-@click.argument("ratings", shell_complete=data_names)
-@ratings_options
-@USER_ATTRIBUTES
-@ITEM_ATTRIBUTES
-@click.option(
-    "--side",
-    type=click.Choice(SIDES),
-    default="user",
-    show_default=True,
-    help="Whether the ratings are of new users or of new items.",
-)
-@click.option(
-    "--replace-known",
-    is_flag=True,
-    help="Allow users that the model knows; from now on it knows them by these ratings alone.",
-)
-@new_model_options
-def fold_in(
-    model: Path,
-    ratings: str,
-    side: str,
-    replace_known: bool,
-    user_attributes: Path | None,
-    item_attributes: Path | None,
-    out: Path,
-    as_json: bool,
-    **words: Any,
-) -> None:
-    """Add new users, or items, to a model from their RATINGS, without refitting.
-
-    Example: bayesmf fold-in my-fit new-users.csv --out my-fit-2
-    """
-
-    def change(fit: Any, given: Any, seed: int) -> Any:
-        return fit.fold_in(given, side, replace_known=replace_known, seed=seed)
-
-    attributes = user_attributes, item_attributes
-    given, known, more = _make_model(model, ratings, out, change, words, *attributes)
-    if side == "user":
-        other, mine, used = "item", given.users, given.onto(given.users, known.items)
-    else:
-        other, mine, used = "user", given.items, given.onto(known.users, given.items)
-    new = len(more.ids(side)) - len(known.ids(side))
-    again, left_out = len(mine) - new, len(given) - len(used)
-    if as_json:
-        click.echo(to_json({"new": new, "replaced": again, "left_out": left_out, "out": str(out)}))
-        return
-    told = f"{new:,} new {side}{'' if new == 1 else 's'}"
-    if again:
-        told += f", {again:,} replaced"
-    if left_out:
-        told += f"; {left_out:,} ratings of {other}s that the model does not know were left out"
-    click.echo(f"{told}; written to {out}")
-
-
-@click.command()
-@MODEL
-@click.argument("ratings", shell_complete=data_names)
-@ratings_options
-@click.option(
-    "--side",
-    type=click.Choice(UPDATED),
-    default="user",
-    show_default=True,
-    help="Whose rows the ratings change: those of their users, of their items, or of both.",
-)
-@new_model_options
-def update(
-    model: Path,
-    ratings: str,
-    side: str,
-    out: Path,
-    as_json: bool,
-    **words: Any,
-) -> None:
-    """Add new RATINGS of users that a model knows to it, without refitting.
-
-    A rating of a pair that has one already replaces it. Users that the model does not know are
-    added as fold-in does.
-
-    Example: bayesmf update my-fit today.csv --out my-fit-2
-    """
-
-    def change(fit: Any, given: Any, seed: int) -> Any:
-        return fit.update(given, side, seed=seed)
-
-    given, known, more = _make_model(model, ratings, out, change, words)
-    facts: dict[str, int] = {}
-    for name in SIDES if side == "both" else (side,):
-        ids = (given.users if name == "user" else given.items).values
-        was, found = (int((one.warm_row_of(name, ids) >= 0).sum()) for one in (known, more))
-        facts |= {f"updated_{name}s": was, f"new_{name}s": found - was}
-    facts["left_out"] = len(given) - len(given.onto(more.users, more.items))
-    if as_json:
-        click.echo(to_json({**facts, "out": str(out)}))
-        return
-    left_out = facts.pop("left_out")
-    told = [
-        f"{count:,} {name.replace('_', ' ').removesuffix('s' if count == 1 else '')}"
-        for name, count in facts.items()
-        if count
-    ]
-    if left_out:
-        told.append(f"{left_out:,} ratings of what the model does not know were left out")
-    click.echo("; ".join([*told, f"written to {out}"]))
-
-
-COMMANDS = (predict, recommend, fold_in, update)
+COMMANDS = (predict, recommend)

@@ -111,6 +111,7 @@ class Fitted(Explores):
         - ``at``: when all ratings would be given, for a model with a time chain: seconds since
           1970, a date, or "now". Pairs may have a column of times instead; without either, a
           prediction does not know the user's mood, and is a little less certain.
+          Without a chain it changes nothing, and an ``UnusedWarning`` says so.
 
         Returns a frame of the same kind as ``pairs``, in the same order, with the columns
 
@@ -130,6 +131,7 @@ class Fitted(Explores):
         """
         labels = self.posterior.labels
         asked = pairs_of(pairs, **labels.named(user=user, item=item, time=time)).at(at)
+        self._warn_if_unused(at)
         if not np.iterable(quantiles):
             raise DataError(f"quantiles={quantiles}: give a list, such as [{quantiles}]")
         cells = self.posterior.cells(asked)
@@ -165,6 +167,7 @@ class Fitted(Explores):
         """
         labels = self.posterior.labels
         asked = pairs_of(pairs, **labels.named(user=user, item=item, time=time)).at(at)
+        self._warn_if_unused(at)
         cells = self.posterior.cells(asked)
         with using(self._threads_for(cells)):
             found = self.posterior.probabilities(cells)

@@ -82,7 +82,7 @@ def add_rows(
     """
     if side not in SIDES:
         raise DataError(f"side={side!r}: choose one of user, item")
-    old.check(ratings)
+    old.check_more(ratings)
     ratings = ratings.drop_unused()  # a part of a split has the ids of everybody
     mine = _by(side, ratings).users
     known = old.warm_row_of(side, mine.values) >= 0

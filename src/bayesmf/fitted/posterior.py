@@ -28,6 +28,7 @@ from bayesmf.model.effects import BY_USER
 from bayesmf.model.likelihood import Discrete, Moments, Normal, Predictive
 from bayesmf.model.spec import Model
 from bayesmf.model.state import LIKELIHOOD, State, from_arrays, to_arrays
+from bayesmf.model.time_chain import check_more_ratings
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -290,6 +291,11 @@ class Posterior:
         """Refuse ratings that are not on the scale, or that the likelihood cannot explain."""
         check_on_scale(ratings, self.scale)
         self.model.likelihood.check(ratings)
+
+    def check_more(self, ratings: Ratings) -> None:
+        """Refuse ratings that cannot be added to a fit: as ``check``, and for lack of times."""
+        self.check(ratings)
+        check_more_ratings(self.model, ratings.by_user.times)
 
     @property
     def has_levels(self) -> bool:

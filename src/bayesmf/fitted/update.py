@@ -82,7 +82,7 @@ def update(old: Posterior, ratings: Ratings, side: Updated = "user", *, seed: in
             "the training ratings, which new ratings are added to, are not at hand; update a model "
             "that was saved with its ratings"
         )
-    old.check(ratings)
+    old.check_more(ratings)
     ratings = ratings.drop_unused()
     names: tuple[Name, ...] = SIDES if side == "both" else (side,)
     found = _hand_on(old, old.complete())

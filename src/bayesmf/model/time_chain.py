@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from bayesmf.model.designs import register
 from bayesmf.model.effects import Parameters
 from bayesmf.random.draws import Draws
 
+if TYPE_CHECKING:
+    from bayesmf.model.spec import Model
+
 Array = NDArray[np.float64]
 LATEST = 10**11  # seconds since 1970, in the year 5138
 STEPS = 16  # of the grid, where log(1 + minutes) grows by 1
@@ -37,6 +40,7 @@ PRIOR_MEAN = np.array([1.5, math.log(0.1)])  # of logit rho and log gamma
 PRIOR_SD = np.array([2.0, 3.0])
 TRIES = 24  # random-walk steps of either in one sweep, which cost nothing
 X, THETA, VARIANCE = "rating.x", "theta", "variance"
+WITHOUT = Option("time", "none", "Model", "time_effect")  # how to fit without it
 
 
 class Sequence(NamedTuple):
@@ -75,10 +79,10 @@ class TimeChain:
         if cells.time is None:
             raise DataError(
                 "the model has a time chain, but these ratings have no times; give a column of "
-                f"times, or choose {Option('time', 'none')}"
+                f"times, or fit without the chain: {WITHOUT}"
             )
         times = np.asarray(cells.time, np.int64)
-        check_seconds(times)
+        check_seconds(times, f"leave its row out, or fit without the chain: {WITHOUT}")
         order = _sort_by_time(cells.user, cells.item, times)
         user, times = cells.user[order], times[order]
         users = int(user[-1]) + 1 if len(user) else 0
@@ -240,13 +244,28 @@ def _sort_by_time(
     return np.lexsort((item, times, user))
 
 
-def check_seconds(times: NDArray[np.int64]) -> None:
-    """Refuse times that cannot be seconds since 1970."""
-    if len(times) and times.min() < 0:
+def check_more_ratings(model: Model, times: NDArray[Any] | None) -> None:
+    """Refuse ratings for a fit that has a chain, if they have no times or impossible ones.
+
+    The fit cannot do without its chain any more, so that times are the only remedy.
+    """
+    if not any(isinstance(effect, TimeChain) for effect in model.every_effect):
+        return
+    if times is None:
         raise DataError(
-            f"the time {times.min()} is before 1970; correct it, leave its rating out, or fit "
-            f"without times: {Option('time', 'none')}"
+            "the model has a time chain, but these ratings have no times; give a column of times "
+            f"with {Option('time', 'NAME')}"
         )
+    check_seconds(np.asarray(times, np.int64))
+
+
+def check_seconds(times: NDArray[np.int64], remedy: str = "or leave its row out") -> None:
+    """Refuse times that cannot be seconds since 1970.
+
+    ``remedy`` ends the message about a time before 1970, which may not be a mistake.
+    """
+    if len(times) and times.min() < 0:
+        raise DataError(f"the time {times.min()} is before 1970; correct it, {remedy}")
     if len(times) and times.max() > LATEST:
         unit, by = (
             ("milliseconds", 1000) if times.max() < 1000 * LATEST else ("microseconds", 10**6)

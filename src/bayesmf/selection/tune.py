@@ -14,13 +14,14 @@ from bayesmf.choices import TUNED_BY, LikelihoodName, TunedBy
 from bayesmf.data.pairs import frame_like
 from bayesmf.data.ratings import Ratings
 from bayesmf.data.split import carve
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, Option
 from bayesmf.fitted.base import Fitted, load_model
 from bayesmf.fitted.store.files import INSIDE
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.loop import INTERRUPTED
 from bayesmf.model.attributes import Attributes, with_attributes
 from bayesmf.model.spec import Model
+from bayesmf.model.time_chain import check_seconds
 from bayesmf.selection.compare import (
     Comparison,
     Sums,
@@ -126,6 +127,9 @@ def tune(
     check_choice("by", by, TUNED_BY)
     ratings, begin = read_ratings(data, reading), model or Model()
     options: dict[str, Any] = {"sweeps": sweeps, "chains": chains, "seed": seed, "threads": threads}
+    if ratings.by_user.times is not None:  # which a model may use after hours of others
+        remedy = f"leave its row out, or ignore times with {Option('time', 'none')}"
+        check_seconds(np.asarray(ratings.by_user.times, np.int64), remedy)
     parts = carve(ratings, validation, seed)
     with watching(progress) as told:
         trials = Trials(None if out is None else Path(out), budget, fits, told)

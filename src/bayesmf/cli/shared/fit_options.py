@@ -6,6 +6,7 @@ import click
 
 from bayesmf.choices import (
     BIASES,
+    CUTS,
     ENGINES,
     FEATURES,
     FORMS,
@@ -87,6 +88,12 @@ MODEL = Options(
         help="gibbs: how a rating comes about. ordinal is for stars and other scales with steps, "
         "binary for two values such as thumbs, and auto chooses by the scale.  "
         "[default: gaussian]",
+    ),
+    click.option(
+        "--cuts",
+        type=click.Choice(CUTS),
+        help="ordinal: whether every user has cut points between the ratings of their own, or all "
+        "users have the same.  [default: users]",
     ),
 )
 ALGORITHM = Options(

@@ -18,13 +18,15 @@ from bayesmf.data.io.atomic import to_json
 from bayesmf.errors import DataError, visible
 
 MODEL = click.argument("model", type=PATH)
-USER_ATTRIBUTES, ITEM_ATTRIBUTES = (
-    click.option(
-        f"--{side}-attributes",
-        type=PATH,
-        help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
+NEW_ATTRIBUTES = Options(
+    *(
+        click.option(
+            f"--{side}-attributes",
+            type=PATH,
+            help=f"A table with attributes of new {side}s, for a model that was fitted with them.",
+        )
+        for side in SIDES
     )
-    for side in SIDES
 )
 TITLES = Options(
     *(
@@ -85,8 +87,11 @@ def ratings_for(fit: Any, path: str, reading: dict[str, Any]) -> Any:
     return bayesmf.load(path, ids=(kinds[user], kinds[item]), **reading)  # type: ignore[arg-type]
 
 
-def with_attributes(fit: Any, user: Path | None = None, item: Path | None = None) -> Any:
+def with_attributes(
+    fit: Any, user_attributes: Path | None = None, item_attributes: Path | None = None
+) -> Any:
     """The fit with attributes of more users and items, if there are files of them."""
+    user, item = user_attributes, item_attributes
     return fit if user is None and item is None else fit.with_attributes(user=user, item=item)
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from bayesmf.choices import DUPLICATES, ID_KINDS
 from bayesmf.cli.shared.interrupts import CODE, ending_in_order, leaving_in_order
 from bayesmf.data.io.datasets import NAMES
-from bayesmf.errors import DataError, Option, render, visible
+from bayesmf.errors import DataError, Option, UnusedWarning, render, visible
 
 
 class Cli(click.Group):
@@ -66,7 +66,8 @@ class Cli(click.Group):
 
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
     """Print a warning without its place in the code."""
-    click.echo(f"Warning: {visible(str(message))}", err=True)
+    told = say(message.message) if isinstance(message, UnusedWarning) else str(message)
+    click.echo(f"Warning: {visible(told)}", err=True)
 
 
 def print_warning(console: Console, message: Warning | str) -> None:
@@ -95,8 +96,9 @@ def _elsewhere(option: Option) -> str:
 
 def _flag(command: click.Command, option: Option) -> str | None:
     """Spell an option as a flag of this command; None if the command does not have it."""
+    name = option.parameter or option.name
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.name == option.name:
+        if isinstance(parameter, click.Option) and parameter.name == name:
             flags = parameter.secondary_opts if option.value is False else parameter.opts
             value = "" if option.value is None or parameter.is_flag else f" {option.value}"
             return max(flags, key=len) + value if flags else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self
 
 from bayesmf.checks import check_choice, check_whole
 from bayesmf.choices import RankBy
+from bayesmf.errors import Option, UnusedWarning
 from bayesmf.fitted.explain import explain
 from bayesmf.fitted.explore.lists import Choice, Order, list_items
 from bayesmf.fitted.explore.tables import explained_pair, find_similar, lay_out
@@ -23,6 +25,14 @@ class Explores:
 
     posterior: Posterior
     threads: int | None = None
+
+    def _warn_if_unused(self, at: Any) -> None:
+        """Tell the caller of a method that a time changes nothing, if that is so."""
+        if at is None or self.posterior.model.every_effect:
+            return
+        asked = Option("at", at if isinstance(at, int) else str(at))
+        told = f"{asked} changes nothing, as the model has no time chain; leave it out"
+        warnings.warn(UnusedWarning(told), stacklevel=3)
 
     def recommend(
         self,
@@ -62,7 +72,8 @@ class Explores:
         - ``diversify``: from 0, the best items, to 1, items as different as possible, among ten
           times as many: maximal marginal relevance with the similarity of ``similar``.
         - ``at``: when they would be rated, for a model with a time chain, as in ``predict``: scores
-          are those of that time, and the order of items is the same at any time.
+          are those of that time, and the order of items is the same at any time. Without a chain it
+          changes nothing, and an ``UnusedWarning`` says so.
         - ``progress``: called with the number of users done and of all users.
 
         Returns a frame with the columns ``user``, ``rank`` (from 1), ``item``, ``score`` (what
@@ -75,6 +86,7 @@ class Explores:
         not contain what it would say of them that they choose to rate the item.
         """
         choice, order = Choice(items, exclude, where), Order(n, rank_by, seed, diversify, at)
+        self._warn_if_unused(at)
         seen, named = (
             seen if exclude_seen else False,
             self.posterior.labels.named(user=user, item=item),
