@@ -50,6 +50,9 @@ def options() -> argparse.Namespace:
     for part in asked.parts:
         if part not in MODELS:
             parser.error(f"no part {part!r}; there are {', '.join(MODELS)}")
+    for path in asked.files or []:
+        if not path.is_file():
+            parser.exit(2, f"--files {path}: there is no such file; name a .mat file that exists\n")
     return asked
 
 

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 if not FOLDER.exists():
     pytest.skip("the benchmarks are not in this copy", allow_module_level=True)
 sys.path.insert(0, str(FOLDER))
-from literature import binary, protocols, reliability, runs, tables, variants  # noqa: E402
+from literature import binary, protocols, reliability, run, runs, tables, variants  # noqa: E402
 
 
 @pytest.fixture
@@ -194,6 +194,16 @@ def test_forecasts_compare_models_user_by_user(tmp_path, monkeypatch):
     runs.store("forecast-b", {**record, "model": "chain"}, {**arrays, "mean": closer})
     table = tables.forecasts()
     assert "| ml-1m | time chain | default | 2 | 10.00 % [10.00, 10.00] | lower |" in table
+
+
+def test_a_file_that_is_not_there_is_one_sentence(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "no.mat"
+    monkeypatch.setattr(sys, "argv", ["literature", "monti", "--files", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 2
+    said = f"--files {path}: there is no such file; name a .mat file that exists\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_page_has_a_place_for_every_table():

@@ -164,6 +164,40 @@ def test_cold_start_that_cannot_be_says_why(copy):
     assert 'id="cold-start-table"' not in text
 
 
+def test_the_lengths_that_are_told_are_those_of_the_runs_that_are_there(copy):
+    """A quick study has 60 sweeps, 40 of side only, and 60 where 20 draws are kept."""
+    few_figures(copy)
+
+    def told() -> list[str]:
+        text = write_report(copy).with_suffix(".md").read_text()
+        return [line for line in text.splitlines() if line.startswith("- Gibbs")]
+
+    facts = json.loads((copy / "study.json").read_text())
+    facts["lengths"]["cold"] = 70  # so that it is another number than that of the other runs
+    (copy / "study.json").write_text(json.dumps(facts))
+    averaged = "one chain of {} sweeps from a random start; predictions are averaged after the "
+    kept = (
+        "one chain of 70 sweeps from a random start; predictions are the average of 20 draws kept "
+        "after the first 10"
+    )
+    assert told() == [
+        f"- Gibbs: {averaged.format(60)}first 10; side only has 40 sweeps",
+        f"- Gibbs, newcomers and time and scale: {kept}",
+    ]
+    for run in (copy / "split-0").glob("gibbs-*"):
+        if "side-only" not in run.name:
+            shutil.rmtree(run)
+    assert told()[0] == f"- Gibbs: {averaged.format(40)}first 10"
+    for run in (copy / "split-0").glob("gibbs-*"):
+        shutil.rmtree(run)
+    assert told() == [f"- Gibbs: {kept}"]  # as in the reports on newcomers alone
+    for run in (copy / "split-0").glob("cold-start-*"):
+        change(copy, run.name, facts={"skipped": "too few"})
+    for run in (copy / "split-0").glob("default*"):
+        shutil.rmtree(run)
+    assert told() == []  # nothing was sampled
+
+
 def test_the_lowest_error_of_newcomers_is_marked_and_what_cannot_be_told_from_it(copy):
     rng = np.random.default_rng(0)
     squares = rng.gamma(3.0, size=200)

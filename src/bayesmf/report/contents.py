@@ -13,7 +13,7 @@ from bayesmf.report.page import Block, Code, Drawing, Facts, Figure, Page, Secti
 from bayesmf.report.read import GIBBS, SIDE, SIDE_ROBUST, Reader
 from bayesmf.report.tables import beyond, of_paper
 from bayesmf.study.results import Results
-from bayesmf.study.specs import EXPERIMENTS, NEW, Lengths
+from bayesmf.study.specs import EXPERIMENTS, NEW, Lengths, runs_of
 
 MADE_BY = "Made by bayesmf"  # every page ends so
 PAPER = (
@@ -84,6 +84,7 @@ FIGURES: dict[str, tuple[str, str, Callable[[Reader], list[Panel]]]] = {
 }
 
 
+KEEPS_DRAWS = {"cold-start": "newcomers", "predictive": "time and scale"}  # kinds of runs
 CALIBRATION: tuple[tuple[str, str, float | None], ...] = (
     ("coverage_50", "Coverage of 50 % intervals", 0.5),
     ("coverage_80", "Coverage of 80 % intervals", 0.8),
@@ -259,12 +260,7 @@ def _settings(read: Reader) -> list[tuple[str, str]]:
             f"every user and item in training; seeds {study['seed']} to {last}",
         ),
         ("rank", str(lengths["rank"])),
-        (
-            "Gibbs",
-            f"one chain of {lengths['sweeps']} sweeps from a random start; predictions are "
-            f"averaged after the first {lengths['burn_in']}; side only has {lengths['side_only']} "
-            "sweeps",
-        ),
+        *_gibbs(read),
         (
             "VI",
             f"{lengths['updates']} updates from MAP by coordinates; robust and truncated "
@@ -283,6 +279,28 @@ def _settings(read: Reader) -> list[tuple[str, str]]:
         *_tables_of_attributes(read),
         ("bayesmf", str(study["version"])),
     ]
+
+
+def _gibbs(read: Reader) -> list[tuple[str, str]]:
+    """How long the chains were that the report has, and what their predictions average."""
+    lengths = Lengths(**read.study["lengths"])
+    done = [run for run in runs_of(list(EXPERIMENTS), lengths) if read.was_run(run.name)]
+    side_only = {run.features == "side-only" for run in done if run.kind == "gibbs"}
+    after = f"after the first {lengths.burn_in}"
+    found = []
+    if side_only:
+        sweeps = lengths.sweeps if False in side_only else lengths.side_only
+        text = f"one chain of {sweeps} sweeps from a random start; predictions are averaged {after}"
+        more = f"; side only has {lengths.side_only} sweeps" if len(side_only) == 2 else ""
+        found.append(("Gibbs", text + more))
+    if any(run.kind in KEEPS_DRAWS for run in done):
+        text = (
+            f"one chain of {lengths.cold} sweeps from a random start; predictions are the average "
+            f"of {lengths.keep} draws kept {after}"
+        )
+        kinds = [KEEPS_DRAWS[kind] for kind in KEEPS_DRAWS if any(run.kind == kind for run in done)]
+        found.append((f"Gibbs, {' and '.join(kinds)}" if found else "Gibbs", text))
+    return found
 
 
 def _tables_of_attributes(read: Reader) -> list[tuple[str, str]]:

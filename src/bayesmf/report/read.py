@@ -69,6 +69,10 @@ class Reader:
         """Whether all these runs are done on the first split."""
         return all(self.results.has(0, name) for name in names)
 
+    def was_run(self, name: str) -> bool:
+        """Whether a run is done on the first split, and was not left out for a reason."""
+        return self.has(name) and "skipped" not in self(name).facts
+
     def __call__(self, name: str, split: int = 0) -> Result:
         """The result of a run."""
         if (split, name) not in self._read:
