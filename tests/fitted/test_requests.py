@@ -40,6 +40,7 @@ def given(user: int, *items: int) -> Ratings:
                                  times=[1_000_000_500] * len(items), scale="1:5:1")  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::bayesmf.UnusedWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_prediction_does_not_depend_on_the_others(name, monkeypatch):
     fit = fitted(name)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bayesmf import __version__
 from bayesmf.choices import SIDES, Side
-from bayesmf.data.pairs import Pairs
+from bayesmf.data.pairs import Pairs, read_time
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.evaluation.diagnostics import SUMMARIES, find_warm_up
@@ -99,8 +99,18 @@ def own_ratings(served: Served, given: Any, n: int) -> Json:
 def predict(served: Served, asked: bodies.Predict) -> Json:
     """Predict pairs."""
     pairs = _table(served, asked.pairs)
-    found = served.fit.predict(pairs, quantiles=asked.quantiles, clip=asked.clip, at=asked.at)
+    at = _read_when(served, asked.at)
+    found = served.fit.predict(pairs, quantiles=asked.quantiles, clip=asked.clip, at=at)
     return {"predictions": found.to_pylist()}
+
+
+def _read_when(served: Served, at: Any) -> int | None:
+    """Read a time; None if it changes nothing, which the description of the service says.
+
+    A warning would be written where the one who asks does not see it.
+    """
+    found = None if at is None else read_time(at)
+    return found if served.timed else None
 
 
 def _table(served: Served, rows: list[Any]) -> pa.Table:
@@ -131,18 +141,19 @@ def recommend(served: Served, asked: bodies.Recommend) -> Json:
     """Recommend items, each with an interval."""
     users = [served.directory["user"].read(user) for user in asked.users]
     items = asked.items and [served.directory["item"].read(item) for item in asked.items]
+    at = _read_when(served, asked.at)
     found = served.fit.recommend(
         users,
         asked.n,
         rank_by=asked.rank_by,
         exclude_seen=asked.exclude_seen,
         items=items,
-        at=asked.at,
+        at=at,
         seed=asked.seed,
     ).to_pylist()
     known = served.fit.posterior.warm_row_of("user", users) >= 0
     posterior = served.fit.posterior if known.all() else served.once("unasked", _unasked)
-    return {"recommendations": _add_bars(posterior, found, asked.level, asked.at)}
+    return {"recommendations": _add_bars(posterior, found, asked.level, at)}
 
 
 def _unasked(served: Served) -> Posterior:

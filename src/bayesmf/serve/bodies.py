@@ -24,6 +24,9 @@ Seed = Annotated[int, Field(ge=0, le=2**53 - 1)]  # what every JSON library keep
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Seconds = Annotated[int, Field(ge=0, lt=2**33, description="seconds since 1970")]
 Time = Seconds | Annotated[str, Field(min_length=1, max_length=40, description="a date, or now")]
+WHEN: Any = Field(
+    None, description="when it would be rated; changes nothing unless the model is timed"
+)
 Level = Annotated[float, Field(ge=0.01, le=0.99, description="the probability of the intervals")]
 
 
@@ -61,7 +64,7 @@ class Predict(Body):
     pairs: list[Pair] = Field(min_length=1, max_length=MOST_PAIRS)
     quantiles: list[Probability] = Field([0.05, 0.95], max_length=MOST_QUANTILES)
     clip: bool = False
-    at: Time | None = None
+    at: Time | None = WHEN
 
 
 class Recommend(Body):
@@ -72,7 +75,7 @@ class Recommend(Body):
     rank_by: RankBy = "mean"
     exclude_seen: bool = True
     items: list[Id] | None = Field(None, min_length=1, max_length=MOST_ITEMS)
-    at: Time | None = None
+    at: Time | None = WHEN
     seed: Seed = 0
     level: Level = 0.9
 

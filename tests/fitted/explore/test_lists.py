@@ -139,6 +139,7 @@ MODELS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::bayesmf.UnusedWarning")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("at", [None, 86_400 * 300])
 def test_intervals_are_those_of_predictions(name, at):
