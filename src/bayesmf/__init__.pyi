@@ -15,6 +15,7 @@ from bayesmf.engines.ray.cluster import Ray as Ray
 from bayesmf.errors import AttributesWarning as AttributesWarning
 from bayesmf.errors import DataError as DataError
 from bayesmf.errors import OverfittingWarning as OverfittingWarning
+from bayesmf.errors import SeenWarning as SeenWarning
 from bayesmf.errors import UnusedWarning as UnusedWarning
 from bayesmf.evaluation.diagnostics import Targets as Targets
 from bayesmf.fitted.base import load_model as load_model

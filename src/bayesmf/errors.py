@@ -115,6 +115,10 @@ class UnusedWarning(UserWarning):
         super().__init__(render(message, Option.in_python))
 
 
+class SeenWarning(UserWarning):
+    """Ratings that a model is judged by were among those that it was fitted to."""
+
+
 class AttributesWarning(UserWarning):
     """Some users or items have no row in the table of their attributes."""
 

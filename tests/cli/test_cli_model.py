@@ -70,6 +70,22 @@ def test_lists_are_ranked_as_asked(fit, tiny_ratings, tmp_path):
     assert plain["novelty"] == pytest.approx(other["novelty"])
 
 
+@pytest.mark.filterwarnings("always::bayesmf.SeenWarning")
+def test_ratings_of_training_are_told_from_others(fit, tmp_path):
+    saved, path = bayesmf.load_model(fit), tmp_path / "seen.csv"
+    train = saved.posterior.train
+    user, item = train.users.values[0], train.items.values[train.by_user.index[0]]
+    path.write_text(f"user,item,rating\n{user},{item},4\nnobody,{item},3\n")
+    done = CliRunner().invoke(main, ["evaluate", str(fit), str(path), "--json"])
+    assert done.exit_code == 0
+    assert done.stderr.startswith("Warning: 1 of the 2 ratings were in training")
+    with pytest.warns(bayesmf.SeenWarning, match="1 of the 2"):
+        saved.evaluate(bayesmf.load(path))
+    path.write_text(f"user,item,rating\nnobody,{item},3\n")
+    done = CliRunner().invoke(main, ["evaluate", str(fit), str(path), "--json"])
+    assert not done.stderr
+
+
 @pytest.mark.filterwarnings("always::bayesmf.UnusedWarning")
 @pytest.mark.parametrize("seconds", ["now", 5])
 def test_a_time_that_changes_nothing_is_told(fit, tmp_path, seconds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from bayesmf.data.columns import ROLES
 from bayesmf.data.io.load import refuse_reading_options
 from bayesmf.data.pairs import Cells, answer_pairs, pairs_of
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError
+from bayesmf.errors import DataError, SeenWarning
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.arviz import to_arviz
@@ -260,7 +261,8 @@ class Fitted(Explores):
         """Measure the errors of predictions and the coverage of their intervals.
 
         - ``test``: ``Ratings``, or a frame with user, item and rating. A rating off the scale of
-          the fit is refused. Every rating counts once, whatever its weight.
+          the fit is refused, and ratings of training bring a ``SeenWarning``. Every rating counts
+          once, whatever its weight.
         - ``bins``: the largest number of ratings of a user in each bin, rising; the last bin has no
           end. The bins are the paper's quantiles if None.
         - ``columns``: the names of ``user``, ``item``, ``rating``, ``time`` and ``weight``.
@@ -275,6 +277,12 @@ class Fitted(Explores):
         test = self._ratings(test, columns)
         posterior = self.posterior
         posterior.check(test)
+        if seen := int(judge.find_seen(posterior, test).sum()):
+            told = (
+                f"{seen:,} of the {len(test):,} ratings were in training, and errors of such "
+                "ratings are too small; evaluate on ratings that were held out"
+            )
+            warnings.warn(SeenWarning(told), stacklevel=2)
         cells = posterior.cells(test)
         cut = judge.cut_bins(posterior, test, cells, bins)
         with using(self._threads_for(cells)):
