@@ -64,7 +64,7 @@ SECTIONS: list[tuple[str, str, list[Any]]] = [
      [sklearn.MatrixFactorization]),
     ("Errors", "What a wrong argument, a damaged file or an unusable table raises.",
      [errors.DataError, errors.AttributesWarning, errors.OverfittingWarning,
-      errors.UnusedWarning]),
+      errors.SeenWarning, errors.UnusedWarning]),
 ]  # fmt: skip
 INSIDE = {  # what callers have no use for
     "from_columns", "from_sorted", "known", "made", "posterior", "has_own", "groups", "wishart",

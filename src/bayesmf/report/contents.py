@@ -251,13 +251,14 @@ def _methods(read: Reader, there: set[str]) -> Section:
 
 def _settings(read: Reader) -> list[tuple[str, str]]:
     study, lengths, split = read.study, read.study["lengths"], read.study["split"]
-    last = study["seed"] + study["splits"] - 1
+    first, last = study["seed"], study["seed"] + study["splits"] - 1
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
     return [
         ("data", f"{read.data}, sha256 {study['summary']['sha256'][:16]}…"),
         (
             "split",
             f"the paper's: {split['train']:,} training and {split['test']:,} test ratings, with "
-            f"every user and item in training; seeds {study['seed']} to {last}",
+            f"every user and item in training; {seeds}",
         ),
         ("rank", str(lengths["rank"])),
         *_gibbs(read),

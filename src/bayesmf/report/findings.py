@@ -260,7 +260,8 @@ def _correlation(read: Reader) -> Iterator[Finding]:
                 "falling to", "falling to" if falls else "then"
             ),
             _status(high and weak and falls, high or (weak and falls)),
-            "It is high in training (users above 0.94), weak in test, and falls there.",
+            "The correlation of log precision and log error is high in training (users above "
+            "0.94), weak in test, and falls there.",
         )
 
 

@@ -8,6 +8,7 @@ import ipaddress
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError, Option, SeenWarning
 from bayesmf.serve.api import make_app
 from bayesmf.serve.guard import LOCAL, Guard
 from bayesmf.serve.limits import CONNECTIONS, DRAIN, Limits
@@ -155,6 +156,7 @@ def serve(
     - ``watch``: whether to load the model again when its files change.
     - ``say``: called with a sentence for whoever runs the service.
     """
+    warnings.simplefilter("ignore", SeenWarning)  # which a client would not see
     limits = limits or Limits()
     hosts = {*LOCAL, host.lower()} if is_local(host) else None
     app = Guard(make_app(shelf, token=token is not None), limits, token, hosts)

@@ -15,8 +15,6 @@ from oracle.explored import NAMED, fitted, rated_frame
 PAIRS = pd.DataFrame({"who": ["u1", "u2"], "film": ["i3", "i4"]})
 PLAIN = [("u1", "i3"), ("u2", "i4")]
 
-pytestmark = pytest.mark.filterwarnings("ignore::bayesmf.SeenWarning")
-
 
 @pytest.fixture(scope="module", params=["fit", "saved"])
 def fit(request, tmp_path_factory):
