@@ -70,6 +70,18 @@ def test_lists_are_ranked_as_asked(fit, tiny_ratings, tmp_path):
     assert plain["novelty"] == pytest.approx(other["novelty"])
 
 
+def test_lists_and_bins_beyond_all_sizes(fit, tmp_path):
+    saved, path = bayesmf.load_model(fit), tmp_path / "new.csv"
+    items = saved.posterior.items.values[:3]
+    path.write_text("user,item,rating\n" + "".join(f"nobody,{item},5\n" for item in items))
+    words = "evaluate", fit, path, "--top", 10**9, "--json"
+    found = json.loads(run(*words))["ranking"]
+    assert found["hit_rate"] == 1
+    done = CliRunner().invoke(main, ["evaluate", str(fit), str(path), "--bins", "9" * 20])
+    assert done.exit_code == 2
+    assert "give whole numbers that rise" in done.stderr
+
+
 @pytest.mark.filterwarnings("always::bayesmf.SeenWarning")
 def test_ratings_of_training_are_told_from_others(fit, tmp_path):
     saved, path = bayesmf.load_model(fit), tmp_path / "seen.csv"

@@ -145,7 +145,7 @@ def test_the_command_says_what_is_wrong(tiny_fit, tiny_ratings):
     words = ["evaluate", str(tiny_fit), str(tiny_ratings), "--top", "5", "--relevant", "3"]
     wrong = CliRunner().invoke(main, words)  # all of these were in training
     assert wrong.exit_code == 2
-    assert "choose a lower --relevant" in wrong.output
+    assert "of 3 or more were in training" in wrong.output
     alone = CliRunner().invoke(main, [*words[:3], "--relevant", "3"])
     assert alone.exit_code == 2
     assert "--top" in alone.output

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import bayesmf
 from bayesmf import DataError, Gibbs, Model, Ratings, summary_page
 from bayesmf.cli.main import main
+from bayesmf.fitted.explore.judge import unseen
 from bayesmf.report.page import Code, Table
 from bayesmf.report.summary import make_page
 
@@ -104,3 +105,15 @@ def test_the_command_writes_it(tiny_fit, tmp_path):
     again = CliRunner().invoke(main, words)
     assert again.exit_code == 2
     assert "--overwrite" in again.output
+
+
+def test_ratings_that_a_fit_has_learned_from_since_are_no_test(fit, parts):
+    """Those of an update, and those by which an item was folded in."""
+    held = fit.posterior.held_out
+    half = held.select([k % 2 == 0 for k in range(len(held))])
+    more = fit.update(half)
+    assert unseen(fit.posterior) == held
+    assert len(unseen(more.posterior)) == len(held) - len(half)
+    item = Ratings.from_triplets(users=held.users.values[:2], items=["new"] * 2, ratings=[2, 3])
+    assert len(unseen(fit.fold_in(item, "item").posterior)) == len(held)
+    assert unseen(fit.update(held).posterior) is None

@@ -146,7 +146,7 @@ def test_what_cannot_be_compared_is_told(fits, parts, tiny_ratings):
     train, test = parts
     with pytest.raises(DataError, match="1,7.. of the test ratings were in the training of biases"):
         compare(fits, train)
-    other = Gibbs(Model(0), sweeps=4, chains=1, threads=1).fit(test)
+    other = Gibbs(Model(0), sweeps=80, chains=1, threads=1).fit(test)
     with pytest.raises(DataError, match="fit 2 was trained on other ratings than fit 1"):
         compare([fits["biases"], other])
     with pytest.raises(DataError, match="is one point.*compare on test ratings"):
@@ -155,3 +155,9 @@ def test_what_cannot_be_compared_is_told(fits, parts, tiny_ratings):
         compare([3])
     with pytest.raises(DataError, match="no fits to compare"):
         compare({})
+
+
+def test_few_draws_are_refused_in_a_sentence(parts):
+    few = Gibbs(Model(1), sweeps=20, burn_in=4, chains=1).fit(parts[0])
+    with pytest.raises(DataError, match="keeps 16 draws, and weighing them takes 25 or more"):
+        compare({"few": few})

@@ -189,3 +189,11 @@ def test_the_commands(tiny_ratings, tmp_path):
     assert "rank 2 has the lowest test RMSE" in crossed.output
     wrong = CliRunner().invoke(main, ["tune", str(tiny_ratings), "--ranks", "a", "--out", str(out)])
     assert "write whole numbers, as in 5,10,20" in wrong.output
+
+
+def test_models_whose_names_differ_in_signs_are_kept_apart(tiny_ratings, tmp_path):
+    ratings = bayesmf.load(tiny_ratings)
+    models = {"a+": Model(0), "a-": Model(2), "a": Model(1)}
+    plain = cross_validate(ratings, models, 2, **QUICK)
+    kept = cross_validate(ratings, models, 2, out=tmp_path / "search", **QUICK)
+    assert [row["rmse"] for row in kept.rows] == [row["rmse"] for row in plain.rows]

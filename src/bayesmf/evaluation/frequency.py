@@ -32,6 +32,7 @@ class FrequencyBins:
     def __post_init__(self) -> None:
         uppers = tuple(self.uppers) if np.iterable(self.uppers) else (self.uppers,)
         whole = all(isinstance(u, Integral) and not isinstance(u, bool) for u in uppers)
+        whole = whole and all(abs(u) < 2**63 for u in uppers)
         if not whole or any(low >= high for low, high in pairwise(uppers)):
             raise DataError(
                 f"bins={self.uppers!r}: give whole numbers that rise, the most ratings of a user "

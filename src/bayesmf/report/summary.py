@@ -21,6 +21,7 @@ from bayesmf.errors import DataError
 from bayesmf.evaluation.convergence import COLUMNS
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES
 from bayesmf.fitted.base import Fitted
+from bayesmf.fitted.explore.judge import unseen
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.machine import using
 from bayesmf.plots.look import Panel
@@ -88,7 +89,7 @@ def make_page(
     """The page as values; ``words`` are the verdict on the chains, if not those of Python."""
     posterior = fit.posterior
     if test is None:
-        test = posterior.held_out
+        test = unseen(posterior)
     elif not isinstance(test, Ratings):
         test = Ratings.from_frame(test)
     if test is not None and not len(test):

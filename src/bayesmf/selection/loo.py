@@ -23,6 +23,7 @@ from bayesmf.model.likelihood import Moments, Normal, round_to
 from bayesmf.model.state import LIKELIHOOD
 
 Array = NDArray[np.float64]
+FEW = 25  # draws, of which the tail of the weights has the five that it takes to fit it
 TRUSTED = 0.7  # the largest k at which enough draws give a weighted mean that can be trusted
 
 
@@ -45,6 +46,8 @@ def check_draws(posterior: Posterior, name: str) -> None:
         why = "does not hold its training ratings"
     elif posterior.is_point:
         why = "is one point, and has no draws to weight"
+    elif len(posterior) < FEW:
+        why = f"keeps {len(posterior)} draws, and weighing them takes {FEW} or more"
     elif posterior.model.every_effect:
         why = "has an effect of every single rating, such as a time chain"
     if why:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import time
@@ -109,7 +110,7 @@ class Trials:
         self, name: str, algorithm: Any, train: Ratings, held: Ratings, cost: float
     ) -> tuple[Sums, dict[str, Any]]:
         """Fit, measure on ``held``, keep and return what was found; ``cost`` moves the bar."""
-        place = None if self.folder is None else self.folder / FITS / re.sub(r"\W+", "-", name)
+        place = None if self.folder is None else self.folder / FITS / _folder_of(name)
         if place is None or not (place / RESULT).is_file():
             sums, facts = self._fit(name, algorithm, train, held, cost)
             if place is not None:
@@ -175,6 +176,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
     return found
+
+
+def _folder_of(name: str) -> str:
+    """What the folder of a fit is called: names that differ in signs alone get a number each."""
+    found = re.sub(r"\W+", "-", name)
+    if re.fullmatch(r"\w+(,? \w+)*", name):
+        return found
+    return f"{found}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _load(place: Path) -> tuple[Sums, dict[str, Any]]:

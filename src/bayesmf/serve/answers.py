@@ -80,6 +80,7 @@ def own_ratings(served: Served, given: Any, n: int) -> Json:
     users.row(user)
     found: list[Json] = []
     posterior = served.fit.posterior
+    seen: set[Any] = set()
     for held_out, part in ((False, posterior.train), (True, posterior.held_out)):
         if part is None:
             continue
@@ -88,6 +89,9 @@ def own_ratings(served: Served, given: Any, n: int) -> Json:
         rated = part.items.values[rows.index[span]]
         at = items.ids.index(rated)
         for one, rating, k in zip(rated.tolist(), rows.values[span], at, strict=True):
+            if one in seen:  # which was held out, and came with an update
+                continue
+            seen.add(one)
             told = {"item": one, "rating": float(rating), "held_out": held_out}
             found.append({**told, **(items.title(k) if k >= 0 else {})})
     found.sort(key=lambda one: -one["rating"])

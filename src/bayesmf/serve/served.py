@@ -17,6 +17,7 @@ from bayesmf.data.ids import read_id
 from bayesmf.data.ratings import Ratings
 from bayesmf.errors import DataError
 from bayesmf.fitted.base import SavedFit, load_model
+from bayesmf.fitted.explore.judge import unseen
 
 PARTS = ("", "model.json", "model/model.json")  # whose change says that a model has changed
 
@@ -105,7 +106,7 @@ class Served:
     @property
     def test(self) -> Ratings | None:
         """The ratings to test on: those of a file, or those that were held out from training."""
-        found = self.given_test if self.given_test is not None else self.fit.posterior.held_out
+        found = self.given_test if self.given_test is not None else unseen(self.fit.posterior)
         return found if found is not None and len(found) else None
 
     @cached_property

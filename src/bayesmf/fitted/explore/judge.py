@@ -71,13 +71,35 @@ def find_seen(posterior: Posterior, test: Ratings) -> NDArray[np.bool_]:
     return (mine >= 0) & (its >= 0) & np.isin(mine * width + its, known)
 
 
+def unseen(posterior: Posterior) -> Ratings | None:
+    """The ratings that were held out, without those that a fit has learned from since.
+
+    An update may have brought their pair, or their item may have been folded in: then training has
+    no rating of it, and the item is known by these.
+    """
+    held, train = posterior.held_out, posterior.train
+    if held is None or train is None:
+        return held if held is not None and len(held) else None
+    its = posterior.row_of("item", held.items.values)[held.by_user.index]
+    rated = np.append(train.by_item.counts, 0)[np.maximum(its, -1)] > 0
+    kept = held.select(rated & ~find_seen(posterior, held))
+    return kept if len(kept) else None
+
+
 def find_relevant(posterior: Posterior, test: Ratings, least: float) -> Ratings:
     """The test ratings of at least ``least``, without pairs that were in training.
 
     What a user rated in training is not recommended, so that it cannot be found in a list.
     """
-    keep = (np.asarray(test.values, float) >= least) & ~find_seen(posterior, test)
-    if not keep.any():
+    keep = np.asarray(test.values, float) >= least
+    if keep.any():
+        keep &= ~find_seen(posterior, test)
+        if not keep.any():
+            raise DataError(
+                f"all test ratings of {least:g} or more were in training, and what was rated there "
+                "is not in lists; give ratings that were held out"
+            )
+    else:
         raise DataError(
             f"no test rating is {least:g} or more, so there is nothing to find in lists; choose a "
             f"lower {Option('relevant')}"
@@ -101,6 +123,7 @@ def evaluate_ranking(
     liked = find_relevant(posterior, test, least)
     rows, users = liked.by_user, np.flatnonzero(liked.by_user.counts)
     seen = {"seen": posterior.train} if asked.get("seen") is None and posterior.train else {}
+    n = min(n, len(posterior.items))
     table = fit.recommend(test.users.values[users], n, **{**asked, **seen})
     lists = np.full((len(users), n), -1, np.int32)
     owner = Ids(test.users.values[users]).index(table["user"], "user ids")

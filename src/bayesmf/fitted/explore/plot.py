@@ -16,6 +16,7 @@ from bayesmf.data.split import generator
 from bayesmf.errors import DataError, Option
 from bayesmf.evaluation.diagnostics import PREDICTIONS, SUMMARIES
 from bayesmf.evaluation.metrics import inside
+from bayesmf.fitted.explore.judge import unseen
 from bayesmf.fitted.posterior import Posterior
 from bayesmf.model.likelihood import Predictive
 
@@ -194,8 +195,8 @@ class Plot:
         """The test ratings: those given, or those that the fit has held out."""
         if given is not None:
             return given if isinstance(given, Ratings) else Ratings.from_frame(given)
-        held = self._posterior.held_out
-        if held is None or not len(held):
+        held = unseen(self._posterior)
+        if held is None:
             raise DataError(
                 "the fit has held no ratings out to look at; give some that it has not seen with "
                 f"{Option('test', 'RATINGS')}"
