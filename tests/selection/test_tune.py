@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -79,7 +81,6 @@ def test_times_and_attributes_are_tried_if_there_are_any(ratings):
         times=rng.integers(10**9, 10**9 + 10**6, len(few)),
     )  # fmt: skip
     items = {"item": few.items.values.tolist(), "size": rng.normal(size=few.n_items).tolist()}
-    import pyarrow as pa
 
     found = tune(timed, ranks=[1], item_attributes=pa.table(items), by="log", refit=False,
                  sweeps=6, chains=1, threads=1)  # fmt: skip
@@ -197,3 +198,29 @@ def test_models_whose_names_differ_in_signs_are_kept_apart(tiny_ratings, tmp_pat
     plain = cross_validate(ratings, models, 2, **QUICK)
     kept = cross_validate(ratings, models, 2, out=tmp_path / "search", **QUICK)
     assert [row["rmse"] for row in kept.rows] == [row["rmse"] for row in plain.rows]
+
+
+def test_a_search_that_goes_on_to_another_choice_fits_that(ratings, tmp_path, monkeypatch):
+    whole = {"ranks": (0, 2), **QUICK, "out": tmp_path / "tuned"}
+    sweeps = lambda self, *a, **k: fit(replace(self, sweeps=20, chains=1, until="sweeps"), *a, **k)  # noqa: E731
+    fit = Gibbs.fit
+    monkeypatch.setattr(Gibbs, "fit", sweeps)  # of the last fit, too
+    first = tune(ratings, fits=1, **whole)
+    found = tune(ratings, resume=True, **whole)
+    kept = bayesmf.load_model(tmp_path / "tuned/model").posterior.model
+    assert found.best != first.best
+    assert kept.to_dict() == found.fit.posterior.model.to_dict()
+    assert kept.rank == found.best.rank
+    monkeypatch.setattr(Gibbs, "fit", None)  # all is there
+    again = tune(ratings, resume=True, **whole)
+    assert again.fit.posterior.model.to_dict() == kept.to_dict()
+
+
+def test_a_search_with_other_tables_of_attributes_is_another(ratings, tmp_path):
+    whole = {"ranks": (0,), "fits": 1, "refit": False, **QUICK, "out": tmp_path / "tuned"}
+    ids = ratings.items.values
+    tables = [pa.table({"item": ids, "size": np.arange(len(ids)) + k}) for k in (0.0, 1.0)]
+    tune(ratings, item_attributes=tables[0], **whole)
+    tune(ratings, item_attributes=tables[0], resume=True, **whole)
+    with pytest.raises(DataError, match="a search with another fit"):
+        tune(ratings, item_attributes=tables[1], resume=True, **whole)

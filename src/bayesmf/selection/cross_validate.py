@@ -17,6 +17,7 @@ from bayesmf.errors import DataError
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.inference.gibbs import Gibbs
 from bayesmf.inference.one_call import read_parts
+from bayesmf.model.attributes import Attributes
 from bayesmf.model.spec import Model
 from bayesmf.selection.compare import Comparison, Sums, summarise
 from bayesmf.selection.trials import Step, Trials, watching
@@ -138,8 +139,15 @@ def _name(model: Any, number: int) -> str:
 
 def describe(algorithm: Any) -> dict[str, Any]:
     """What a search that is resumed must have in common with the one that was broken off."""
-    own = {k: str(v) for k, v in vars(algorithm).items() if k not in ("model", "threads")}
-    return {"algorithm": type(algorithm).__name__, "model": repr(algorithm.model), **own}
+    own: dict[str, Any] = {
+        k: str(v) for k, v in vars(algorithm).items() if k not in ("model", "threads")
+    }
+    model: Model = algorithm.model
+    designs = *model.user_designs, *model.item_designs
+    tables = [design.sha256 for design in designs if isinstance(design, Attributes)]
+    if tables:
+        own["attributes"] = tables
+    return {"algorithm": type(algorithm).__name__, "model": repr(model), **own}
 
 
 def cost_of(algorithm: Any) -> float:

@@ -169,7 +169,7 @@ class _Search:
             "validation": validation,
             "steps": [f"rank {rank}" for rank in ranks] + later,
             "score": self.by,
-            "fit": describe(Gibbs(begin, **self.options)),
+            "fit": describe(Gibbs(with_attributes(begin, *self.attributes), **self.options)),
         }
         self.trials.open(facts, resume)
 
@@ -237,14 +237,19 @@ class _Search:
 def _refit(
     model: Model, ratings: Ratings, seed: int, threads: int | None, trials: Trials
 ) -> Fitted:
-    """Fit the chosen model to all ratings, or read the fit that an earlier call has left."""
+    """Fit the chosen model to all ratings, or read the fit that an earlier call has left.
+
+    A search that has gone on may have chosen another model since.
+    """
     place = None if trials.folder is None else trials.folder / INSIDE
     if place is not None and place.exists():
-        return load_model(place, threads)
+        kept = load_model(place, threads)
+        if kept.posterior.model.to_dict() == model.settle(ratings).to_dict():
+            return kept
     sampler = Gibbs(model, seed=seed, threads=threads)
     found = sampler.fit(ratings, callbacks=[trials.watch("the chosen model on all ratings")])
     if found.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     if place is not None:
-        found.save(place)
+        found.save(place, overwrite=True)
     return found
