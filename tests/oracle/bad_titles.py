@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bayesmf import DataError
 from oracle.explored import ATTRIBUTES, fitted
-from oracle.sentences import table_of
+from oracle.sentences import message_of, table_of
 
 
 @dataclass(frozen=True)
@@ -81,24 +80,20 @@ def fit() -> Any:
     return fitted(sweeps=4, item_attributes=ATTRIBUTES)
 
 
-def message(case: Case, folder: Path) -> str:
-    """What the user is told."""
-    try:
-        if case.ask is not None:
-            case.ask(fit())
-        elif isinstance(case.titles, bytes):
-            path = folder / "films.csv"
-            path.write_bytes(case.titles)
-            fit().with_titles(items=path)
-        else:
-            fit().with_titles(items=case.titles)
-    except DataError as error:
-        return str(error).replace(f"{folder}/", "")
-    return "(accepted)"
+def make(case: Case, folder: Path) -> None:
+    """Give the titles to a fit, or ask it something."""
+    if case.ask is not None:
+        case.ask(fit())
+    elif isinstance(case.titles, bytes):
+        path = folder / "films.csv"
+        path.write_bytes(case.titles)
+        fit().with_titles(items=path)
+    else:
+        fit().with_titles(items=case.titles)
 
 
-def table() -> str:
-    return table_of(CASES, message)
+message = partial(message_of, make)
+table = partial(table_of, CASES, make)
 
 
 if __name__ == "__main__":
