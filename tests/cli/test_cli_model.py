@@ -91,8 +91,9 @@ def test_ratings_of_training_are_told_from_others(fit, tmp_path):
     done = CliRunner().invoke(main, ["evaluate", str(fit), str(path), "--json"])
     assert done.exit_code == 0
     assert done.stderr.startswith("Warning: 1 of the 2 ratings were in training")
-    with pytest.warns(bayesmf.SeenWarning, match="1 of the 2"):
+    with pytest.warns(bayesmf.SeenWarning, match="1 of the 2") as one:
         saved.evaluate(bayesmf.load(path))
+    assert one[0].filename == __file__  # the caller's line
     path.write_text(f"user,item,rating\nnobody,{item},3\n")
     done = CliRunner().invoke(main, ["evaluate", str(fit), str(path), "--json"])
     assert not done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from bayesmf.data.columns import ROLES
 from bayesmf.data.io.load import refuse_reading_options
 from bayesmf.data.pairs import Cells, answer_pairs, pairs_of
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError, SeenWarning
+from bayesmf.errors import DataError
 from bayesmf.evaluation.convergence import Diagnostics
 from bayesmf.evaluation.diagnostics import Targets
 from bayesmf.fitted.arviz import to_arviz
@@ -277,12 +276,7 @@ class Fitted(Explores):
         test = self._ratings(test, columns)
         posterior = self.posterior
         posterior.check(test)
-        if seen := int(judge.find_seen(posterior, test).sum()):
-            told = (
-                f"{seen:,} of the {len(test):,} ratings were in training, and errors of such "
-                "ratings are too small; evaluate on ratings that were held out"
-            )
-            warnings.warn(SeenWarning(told), stacklevel=2)
+        judge.warn_if_seen(posterior, test)
         cells = posterior.cells(test)
         cut = judge.cut_bins(posterior, test, cells, bins)
         with using(self._threads_for(cells)):

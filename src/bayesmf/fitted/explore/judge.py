@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from bayesmf.data.ids import Ids
 from bayesmf.data.pairs import Cells
 from bayesmf.data.ratings import Ratings
-from bayesmf.errors import DataError, Option
+from bayesmf.errors import DataError, Option, SeenWarning
 from bayesmf.evaluation.frequency import FrequencyBins
 from bayesmf.evaluation.metrics import scores
 from bayesmf.evaluation.ranking import rank_scores
@@ -69,6 +70,16 @@ def find_seen(posterior: Posterior, test: Ratings) -> NDArray[np.bool_]:
     width = len(posterior.items)
     known = train.by_user.row_index.astype(np.int64) * width + train.by_user.index
     return (mine >= 0) & (its >= 0) & np.isin(mine * width + its, known)
+
+
+def warn_if_seen(posterior: Posterior, test: Ratings) -> None:
+    """Warn the caller of a method if the fit was trained on some of these ratings."""
+    if seen := int(find_seen(posterior, test).sum()):
+        told = (
+            f"{seen:,} of the {len(test):,} ratings were in training, and errors of such ratings "
+            "are too small; evaluate on ratings that were held out"
+        )
+        warnings.warn(SeenWarning(told), stacklevel=3)
 
 
 def unseen(posterior: Posterior) -> Ratings | None:
