@@ -207,6 +207,23 @@ def test_ids_that_are_numbers_may_be_sent_as_text(tiny_ratings, tmp_path, make_c
     assert ask(client, f"users?search={2**63 - 1}")["found"][0]["id"] == 2**63 - 1
 
 
+def test_a_held_out_rating_that_an_update_brought_is_listed_once(
+    tiny_ratings, tmp_path, make_client
+):
+    cut = bayesmf.split(bayesmf.load(tiny_ratings), "paper", seed=0)
+    sampler = bayesmf.Gibbs(bayesmf.Model(2), sweeps=8, keep=3, chains=1, threads=1)
+    fit = sampler.fit(cut.train, cut.test)
+    rows, user = cut.test.by_user, 0
+    mine = cut.test.select(rows.row_index == user)
+    fit.update(mine).save(tmp_path / "more")
+    client, _ = make_client(tmp_path / "more", tested=False)
+    found = ask(client, f"ratings?user={cut.test.users.values[user]}&n=1000")["ratings"]
+    items = [row["item"] for row in found]
+    assert len(mine)
+    assert len(items) == len(set(items)) == cut.train.by_user.counts[user] + len(mine)
+    assert not any(row["held_out"] for row in found)
+
+
 def test_a_model_without_ratings_is_served_as_far_as_it_goes(fit, tmp_path, make_client):
     fit.save(tmp_path / "bare", without_ratings=True)
     client, _ = make_client(tmp_path / "bare", tested=False)
